@@ -1,0 +1,86 @@
+# Every target sets up what it needs in .venv, and is quick when that is already there.
+# Python 3.11 or newer with venv is all that must be installed; PYTHON=... names another interpreter.
+
+PYTHON ?= python3
+VENV := .venv
+LOWEST := .venv-lowest
+BIN := $(VENV)/bin
+
+# Download of the base and the `page` extra into an empty environment, measured with pip on Linux x86-64, 2026-11-30.
+DOWNLOAD_MB := 106
+# The same with the tools that the tests and checks use.
+DEV_DOWNLOAD_MB := 150
+
+# One thread a process: two that spin beside any other load are many times slower than one.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+export OMP_WAIT_POLICY := PASSIVE
+
+PYTEST_WORKERS ?= 2
+PYTEST := $(BIN)/pytest -n $(PYTEST_WORKERS)
+LEFT_OUT := slow or browser or gpu
+
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test test-full test-left-out test-lowest check format bench clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
+
+demo: $(VENV)/.run-ready ## a training run on simulated prompts, shown from start to verdict
+	$(BIN)/midband demo
+
+serve: $(VENV)/.run-ready ## start the service on this machine
+	$(BIN)/midband serve
+
+test: $(VENV)/.dev-ready ## the tests a change must pass, in a few minutes
+	$(PYTEST) -m "not ($(LEFT_OUT))"
+
+test-full: test test-left-out ## those and all the others: slow, browser, accelerator
+
+# What `test` leaves out and nothing twice. Exit code 5 says that no test was left out, which is no failure.
+test-left-out: $(VENV)/.dev-ready
+	$(PYTEST) -m "$(LEFT_OUT)" || [ $$? -eq 5 ]
+
+test-lowest: $(LOWEST)/.ready ## the tests on the oldest releases that pyproject.toml allows
+	$(LOWEST)/bin/pytest -n $(PYTEST_WORKERS) -m "not ($(LEFT_OUT))"
+
+check: $(VENV)/.dev-ready ## lint, format, types and import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev-ready ## put the code into the form that check asks for
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev-ready ## every benchmark, as tables
+	@set -e; for file in tests/benchmarks/[a-z]*.py; do \
+		module=$$(basename $$file .py); echo "== $$module"; $(BIN)/python -m tests.benchmarks.$$module; \
+	done
+
+clean: ## remove the environments and what tools left behind
+	rm -rf $(VENV) $(LOWEST) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build
+
+# The stamps: an environment is made anew when pyproject.toml changes.
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "midband needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) -V): make PYTHON=python3.11 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run-ready: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing midband into $(VENV). In an empty environment this downloads about $(DOWNLOAD_MB) MB."
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[page]'
+	@touch $@
+
+$(VENV)/.dev-ready: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing midband and its tools into $(VENV). In an empty environment this downloads about $(DEV_DOWNLOAD_MB) MB."
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,page,postgres]'
+	@touch $@ $(VENV)/.run-ready
+
+$(LOWEST)/.ready: pyproject.toml tests/lower_bounds.py
+	rm -rf $(LOWEST)
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python tests/lower_bounds.py page postgres > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt -e '.[dev,page,postgres]'
+	@touch $@
