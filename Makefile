@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 # Download of the base and the `page` extra into an empty environment, measured with pip on Linux x86-64, 2026-11-30.
 DOWNLOAD_MB := 106
 # The same with the tools that the tests and checks use.
-DEV_DOWNLOAD_MB := 150
+DEV_DOWNLOAD_MB := 146
 
 # One thread a process: two that spin beside any other load are many times slower than one.
 export OMP_NUM_THREADS := 1
