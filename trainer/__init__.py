@@ -1,0 +1,10 @@
+"""The caller's side of midband: what a training script needs to draw prompts and report what came of them.
+
+client       one method for each call of the service        reports     outcomes as the groups of a report
+connection   one HTTP call: retries, refusals, parsing      retry       how long and how often to try again
+transport    the service inside this process                errors      everything that can go wrong, drawn as a tree
+rollout/     engines that turn tickets into groups          replay/     policies compared on a record of outcomes
+demo         that comparison on a made-up pool
+
+It sees the wire contract, `api.schemas`, and nothing else of the service.
+"""

@@ -1,0 +1,450 @@
+"""The service as a Python object: one method for each call of the contract, blocking, typed.
+
+A trainer, the `midband` command and the replay all use it. It checks requests with the contract's own models before it
+sends them, and answers with the contract's models. Nothing of a run is kept here: the service remembers, so any process
+may go on where another stopped, and any call may be made again.
+"""
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
+
+import httpx
+from pydantic import ValidationError
+
+from api import schemas
+from api.schemas import (
+    AuditInfo,
+    Batch,
+    CheckpointInfo,
+    CostsInfo,
+    GroupReport,
+    ImportReport,
+    PoolInfo,
+    PurposeName,
+    QuarantineReport,
+    ReportAnswer,
+    RestoreAnswer,
+    RunCreated,
+    RunInfo,
+    StepAnswer,
+    TicketPage,
+    VersionInfo,
+)
+from trainer.connection import Body, Connection, Query, parsed, path_of
+from trainer.errors import InvalidRequest
+from trainer.reports import as_group, in_words
+from trainer.retry import PATIENCE_S, Backoff
+
+DEFAULT_URL = "http://127.0.0.1:8765"
+TIMEOUT_S = 60.0  # one try of one call; a draw or report takes milliseconds
+IMPORT_TIMEOUT_S = 3_600.0  # a pool of millions of prompts is one transaction
+ROWS_PER_CHUNK = 1_000  # of an import, joined into one write
+FILE_CHUNK_BYTES = 1 << 20
+
+CONTENT_TYPES = {
+    ".jsonl": "application/x-ndjson",
+    ".ndjson": "application/x-ndjson",
+    ".json": "application/json",
+    ".csv": "text/csv",
+    ".parquet": "application/vnd.apache.parquet",
+}
+
+Row = Mapping[str, object]
+Policy = str | Mapping[str, object] | schemas.PolicyRequest  # a preset's name, or a preset with parts overridden
+JsonObject = dict[str, Any]
+Columns = dict[str, list[Any]]
+AnswerT = TypeVar("AnswerT")
+
+
+class RunOptions(TypedDict, total=False):
+    """What a run may be given beside name, pool and policy; the contract says what each means."""
+
+    group_size: int
+    audit_share: float
+    weights: Literal["none", "horvitz_thompson", "clipped"]
+    seed: int
+    max_lag: int | None
+    signal: Literal["reward", "outcome"]
+    tolerance: float
+    min_rollouts: int
+    feed: Literal["all", "informative_only"]
+    ticket_ttl_s: float | None
+    review_share: float
+    revisit_draws: int | None
+    max_weight: float
+    loss_aggregation: Literal["per_prompt", "per_sequence", "per_token"]
+    advantage: Literal["grpo", "dr_grpo", "rloo"]
+
+
+class ConfigOptions(TypedDict, total=False):
+    """What may change in the middle of a run, beside the policy."""
+
+    audit_share: float
+    weights: Literal["none", "horvitz_thompson", "clipped"]
+    max_lag: int | None
+
+
+class DrawOptions(TypedDict, total=False):
+    """What a draw may be given beside index, size and policy version."""
+
+    group_size: int
+    purpose: PurposeName
+    refill: int
+    divisor: int
+    short: Literal["partial", "fill"]
+    allow_repeat: bool
+    include: list[Literal["content", "answer"]]
+    branch: int
+
+
+class Client:
+    """A connection to one midband service. Threads may share it; close it, or use it as a context manager.
+
+    `patience_s`: how long a call is tried again while the service is away or busy, before ServiceUnavailable. The
+    first failure is logged as a warning. `timeout_s` is for one try.
+    """
+
+    def __init__(
+        self,
+        base_url: str = DEFAULT_URL,
+        *,
+        api_key: str | None = None,
+        transport: httpx.BaseTransport | None = None,
+        timeout_s: float = TIMEOUT_S,
+        patience_s: float = PATIENCE_S,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._connection = Connection(
+            base_url,
+            api_key=api_key,
+            transport=transport,
+            timeout_s=timeout_s,
+            backoff=backoff or Backoff(patience_s=patience_s),
+        )
+
+    def __repr__(self) -> str:
+        return f"Client({self._connection.where!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_value: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connection; an in-process service is shut down. Calling it again does nothing."""
+        self._connection.close()
+
+    def version(self) -> VersionInfo:
+        return self._get(VersionInfo, "/version")
+
+    # Pools
+
+    def create_pool(self, name: str, *, description: str | None = None) -> PoolInfo:
+        """Make a pool; if it exists unchanged, that is fine too."""
+        values: dict[str, object] = {"name": name}
+        if description is not None:
+            values["description"] = description
+        return self._post(PoolInfo, "/v1/pools", _request(schemas.PoolRequest, values))
+
+    def pools(self) -> list[PoolInfo]:
+        return self._get(list[PoolInfo], "/v1/pools")
+
+    def pool(self, pool: str) -> PoolInfo:
+        """Counts of a pool's prompts by split and category."""
+        return self._get(PoolInfo, path_of("/v1/pools", pool))
+
+    def archive_pool(self, pool: str) -> None:
+        """Take the pool out of use; its history stays."""
+        self._connection.call("DELETE", path_of("/v1/pools", pool))
+
+    def put_prompts(
+        self, pool: str, rows: Iterable[Row] | Path | str, *, mode: Literal["replace"] | None = None
+    ) -> ImportReport:
+        """Import prompts: rows with the contract's fields, or the path of a JSONL, JSON, CSV or Parquet file.
+
+        Bad rows are counted and named in the answer and the others are imported; look at `rejected`. With `replace`,
+        prompts that are not among these are marked absent and never drawn.
+        """
+        body, content_type = _file_body(Path(rows)) if isinstance(rows, str | Path) else _rows_body(rows)
+        response = self._connection.call(
+            "PUT",
+            path_of("/v1/pools", pool, "prompts"),
+            query={"mode": mode},
+            body=body,
+            content_type=content_type,
+            timeout_s=IMPORT_TIMEOUT_S,
+        )
+        return parsed(ImportReport, response)
+
+    def prompts(
+        self,
+        pool: str,
+        *,
+        run: str | None = None,
+        state: str | None = None,
+        category: str | None = None,
+        split: Literal["train", "heldout"] | None = None,
+        search: str | None = None,
+        sort: str | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> JsonObject:
+        """One page of a pool's prompts: `items`, `total`, and `next_cursor` for the page after it."""
+        query: Query = {
+            "run": run, "state": state, "category": category, "split": split, "search": search, "sort": sort,
+            "order": order, "limit": limit, "cursor": cursor,
+        }  # fmt: skip
+        return self._get(JsonObject, path_of("/v1/pools", pool, "prompts"), query)
+
+    def prompt(self, pool: str, key: str, *, run: str | None = None) -> JsonObject:
+        """One prompt; with `run`, also its belief, its state and every group it was given."""
+        return self._get(JsonObject, path_of("/v1/pools", pool, "prompts", key), {"run": run})
+
+    def quarantine(self, pool: str, keys: Sequence[str], *, reason: str, lift: bool = False) -> QuarantineReport:
+        """Never draw these prompts again, in any run of the pool, until it is lifted."""
+        body = _request(schemas.QuarantineRequest, {"keys": list(keys), "reason": reason, "lift": lift})
+        return self._post(QuarantineReport, path_of("/v1/pools", pool, "quarantine"), body)
+
+    # Runs
+
+    def create_run(
+        self, name: str, *, pool: str, policy: Policy | None = None, **options: Unpack[RunOptions]
+    ) -> RunCreated:
+        """Start a run. The same call again answers the same; with other options it is a Conflict."""
+        values: dict[str, object] = {"name": name, "pool": pool, **options}
+        return self._post(RunCreated, "/v1/runs", _request(schemas.RunRequest, _with_policy(values, policy)))
+
+    def configure(self, run: str, *, policy: Policy | None = None, **options: Unpack[ConfigOptions]) -> RunCreated:
+        """Change a run from the next draw on; claims and audit are given for each such segment."""
+        body = _request(schemas.ConfigRequest, _with_policy({**options}, policy))
+        return self._post(RunCreated, path_of("/v1/runs", run, "config"), body)
+
+    def runs(self) -> list[RunInfo]:
+        return self._get(list[RunInfo], "/v1/runs")
+
+    def run(self, run: str) -> RunInfo:
+        """Counts, states, alarms and configuration of a run."""
+        return self._get(RunInfo, path_of("/v1/runs", run))
+
+    def complete(self, run: str) -> RunInfo:
+        """End a run: what is open becomes void. A restore reopens it."""
+        return self._post(RunInfo, path_of("/v1/runs", run, "complete"), b"{}")
+
+    # Batches and reports
+
+    def draw(self, run: str, index: int, size: int, policy_version: int, **options: Unpack[DrawOptions]) -> Batch:
+        """The tickets of one batch. The same index again gives the same tickets, from any process.
+
+        May hold fewer than `size`, with the `reason`; it never waits. Raises BatchConflict if this index was drawn
+        with other parameters, BranchSuperseded if `branch` was replaced by a restore.
+        """
+        values: dict[str, object] = {"index": index, "size": size, "policy_version": policy_version, **options}
+        return self._post(Batch, path_of("/v1/runs", run, "batches"), _request(schemas.BatchRequest, values))
+
+    def batch(
+        self,
+        run: str,
+        index: int,
+        *,
+        purpose: PurposeName | None = None,
+        refill: int | None = None,
+        branch: int | None = None,
+    ) -> Batch:
+        """A batch drawn before, as it was answered then."""
+        query: Query = {"purpose": purpose, "refill": refill, "branch": branch}
+        return self._get(Batch, path_of("/v1/runs", run, "batches", str(index)), query)
+
+    def tickets(
+        self,
+        run: str,
+        *,
+        batch: int | None = None,
+        state: Literal["open", "reported", "void"] | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> TicketPage:
+        """One page of a run's tickets with their states; `next_cursor` asks for the page after it."""
+        query: Query = {"batch": batch, "state": state, "limit": limit, "cursor": cursor}
+        return self._get(TicketPage, path_of("/v1/runs", run, "tickets"), query)
+
+    def report(
+        self,
+        run: str,
+        groups: Iterable[GroupReport | Mapping[str, object]],
+        *,
+        policy_version: int | None = None,
+        branch: int | None = None,
+    ) -> ReportAnswer:
+        """Hand in groups, made with `group` or as mappings of the contract. Sent twice, they count once.
+
+        Single rollouts or groups may be `rejected` in the answer while the others count.
+        Raises InvalidRequest, before anything is sent, for values the contract does not allow.
+        """
+        values: dict[str, object] = {"groups": [as_group(group) for group in groups]}
+        if policy_version is not None:
+            values["policy_version"] = policy_version
+        if branch is not None:
+            values["branch"] = branch
+        return self._post(ReportAnswer, path_of("/v1/runs", run, "reports"), _request(schemas.ReportRequest, values))
+
+    # Steps, checkpoints, restore
+
+    def step(
+        self,
+        run: str,
+        step: int,
+        *,
+        policy_version: int,
+        trained: Sequence[str] | None = None,
+        weights_applied: bool | None = None,
+        update_size: float | None = None,
+        costs: schemas.StepCosts | Mapping[str, object] | None = None,
+    ) -> StepAnswer:
+        """Record an update of the weights: which tickets it used, and what it cost."""
+        given = {
+            "trained": None if trained is None else list(trained),
+            "weights_applied": weights_applied,
+            "update_size": update_size,
+            "costs": costs,
+        }
+        values = {"step": step, "policy_version": policy_version} | {k: v for k, v in given.items() if v is not None}
+        return self._post(StepAnswer, path_of("/v1/runs", run, "steps"), _request(schemas.StepRequest, values))
+
+    def checkpoint(self, run: str, step: int) -> CheckpointInfo:
+        """Remember this point of the run under the trainer's step; call it before the trainer writes its own file."""
+        body = _request(schemas.CheckpointRequest, {"step": step})
+        return self._post(CheckpointInfo, path_of("/v1/runs", run, "checkpoints"), body)
+
+    def checkpoints(self, run: str) -> list[CheckpointInfo]:
+        return self._get(list[CheckpointInfo], path_of("/v1/runs", run, "checkpoints"))
+
+    def restore(
+        self,
+        run: str,
+        step: int,
+        *,
+        beliefs: Literal["rewind", "keep"] = "rewind",
+        in_flight: Literal["reissue", "void"] = "reissue",
+        restore_id: str | None = None,
+    ) -> RestoreAnswer:
+        """Go back to a checkpoint; later tickets are lost, and a new branch begins if that discards anything.
+
+        Every rank that restores must give the same `restore_id`, or each of them restores anew; without one it is made
+        here, so that a call sent twice for want of an answer counts once.
+        """
+        values = {
+            "step": step,
+            "beliefs": beliefs,
+            "in_flight": in_flight,
+            "restore_id": restore_id or uuid.uuid4().hex,
+        }
+        return self._post(RestoreAnswer, path_of("/v1/runs", run, "restore"), _request(schemas.RestoreRequest, values))
+
+    # Reading
+
+    def audit(self, run: str) -> AuditInfo:
+        """What selection did: pass rates of the uniform, selected and re-weighted streams, and the verdict."""
+        return self._get(AuditInfo, path_of("/v1/runs", run, "audit"))
+
+    def costs(self, run: str) -> CostsInfo:
+        """Tokens, rollouts and seconds by source of spending."""
+        return self._get(CostsInfo, path_of("/v1/runs", run, "costs"))
+
+    def beliefs(self, run: str) -> Columns:
+        """What the run believes of every prompt, as columns: key, pass_rate, pass_rate_sd, n_eff, informative, ...
+
+        The columns are lists of equal length, as table libraries take them.
+        """
+        response = self._connection.call("GET", path_of("/v1/runs", run, "beliefs"), query={"format": "jsonl"})
+        columns: Columns = {}
+        for row in _json_lines(response):
+            for name, value in row.items():
+                columns.setdefault(name, []).append(value)
+        return columns
+
+    def events(self, run: str, *, after: int | None = None) -> Iterator[JsonObject]:
+        """The run's log, oldest first, from just behind position `after`."""
+        response = self._connection.call("GET", path_of("/v1/runs", run, "events"), query={"after": after})
+        yield from _json_lines(response)
+
+    def _get(self, answer: type[AnswerT], path: str, query: Query | None = None) -> AnswerT:
+        return parsed(answer, self._connection.call("GET", path, query=query))
+
+    def _post(self, answer: type[AnswerT], path: str, body: bytes) -> AnswerT:
+        return parsed(answer, self._connection.call("POST", path, body=body))
+
+
+def _request(model: type[schemas.Request], values: Mapping[str, object]) -> bytes:
+    """The body of a request with only what the caller gave: what is left out stays the service's to choose."""
+    try:
+        return model.model_validate(values).model_dump_json(exclude_unset=True).encode()
+    except ValidationError as error:
+        raise InvalidRequest(in_words(error)) from error
+
+
+def _with_policy(values: dict[str, object], policy: Policy | None) -> dict[str, object]:
+    if policy is None:
+        return values
+    return {**values, "policy": {"preset": policy} if isinstance(policy, str) else policy}
+
+
+def _rows_body(rows: Iterable[Row]) -> tuple[Body, str]:
+    kept = rows if isinstance(rows, Sequence) else list(rows)  # a second try must be able to send them again
+
+    def chunks() -> Iterator[bytes]:
+        for start in range(0, len(kept), ROWS_PER_CHUNK):
+            lines = (_row_line(row, start + n) for n, row in enumerate(kept[start : start + ROWS_PER_CHUNK]))
+            yield "".join(lines).encode()
+
+    return chunks, CONTENT_TYPES[".jsonl"]
+
+
+def _row_line(row: Row, place: int) -> str:
+    # A number that is not finite goes out as NaN or Infinity: the service then refuses that row by name and keeps the
+    # others, while null would pass for a value left out.
+    try:
+        return json.dumps(row, default=_plain) + "\n"
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(f"row {place} cannot be written as JSON: {error}") from error
+
+
+def _plain(value: Any) -> object:
+    """Numpy scalars and arrays, and what else converts itself, as plain Python."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no JSON value: {value!r:.80}")
+
+
+def _file_body(path: Path) -> tuple[Body, str]:
+    content_type = CONTENT_TYPES.get(path.suffix.lower())
+    if content_type is None:
+        raise InvalidRequest(f"{path}: the format shows in the file's name, one of {', '.join(CONTENT_TYPES)}")
+    if not path.is_file():
+        raise InvalidRequest(f"{path}: no such file")
+
+    def chunks() -> Iterator[bytes]:
+        with path.open("rb") as file:
+            while chunk := file.read(FILE_CHUNK_BYTES):
+                yield chunk
+
+    return chunks, content_type
+
+
+def _json_lines(response: httpx.Response) -> Iterator[JsonObject]:
+    # Not iter_lines: that also splits at the line separators of Unicode, which may stand inside a JSON text.
+    for line in response.content.split(b"\n"):
+        if line:
+            yield json.loads(line)
