@@ -1,0 +1,93 @@
+"""What a run was asked to do, complete and hashed: the values every draw is recorded with.
+
+Built by `api.convert` from a request, and by tests directly. Knows nothing of HTTP; the checks here are those that need
+more than one field.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, Self
+
+from selector.errors import EstimatorFixed, UnknownConfig
+
+Weights = Literal["none", "horvitz_thompson", "clipped"]
+Signal = Literal["reward", "outcome"]
+Feed = Literal["all", "informative_only"]
+LossAggregation = Literal["per_prompt", "per_sequence", "per_token"]
+Advantage = Literal["grpo", "dr_grpo", "rloo"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyConfig:
+    """One selection policy with every part named: a preset is such a value, a request overrides parts of it."""
+
+    preset: str
+    estimator: str
+    estimator_options: Mapping[str, float] = field(default_factory=dict)
+    utility: Literal["uniform", "informative"]
+    power: float  # exponent of P(informative) when weights are off
+    floor: float  # share of the selected part spread evenly, in (0, 1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """A run's configuration; field names are those of the HTTP contract."""
+
+    pool: str
+    policy: PolicyConfig
+    group_size: int = 8
+    audit_share: float = 0.1
+    weights: Weights = "none"
+    seed: int = 0
+    max_lag: int | None = None
+    signal: Signal = "reward"
+    tolerance: float = 1e-6
+    min_rollouts: int = 2
+    feed: Feed = "all"
+    ticket_ttl_s: float | None = None
+    review_share: float = 0.05
+    revisit_draws: int | None = None
+    max_weight: float = 10.0
+    loss_aggregation: LossAggregation = "per_prompt"
+    advantage: Advantage = "grpo"
+
+    def __post_init__(self) -> None:
+        if self.min_rollouts > self.group_size:
+            raise UnknownConfig(
+                f"min_rollouts {self.min_rollouts} exceeds group_size {self.group_size}: no group could ever count; "
+                "lower min_rollouts"
+            )
+
+    @property
+    def is_uniform(self) -> bool:
+        return self.policy.utility == "uniform"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, in field order."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        known = {f.name for f in fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise UnknownConfig(f"unknown configuration fields {unknown}; known: {sorted(known)}")
+        return cls(**{**values, "policy": PolicyConfig(**values["policy"])})
+
+    def config_hash(self) -> str:
+        """SHA-256 over the canonical JSON; recorded with every draw."""
+        canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def changed(self, **changes: Any) -> Self:
+        """The configuration after a change in mid-run. Raises EstimatorFixed when the estimator would change."""
+        changed = replace(self, **changes)
+        old, new = self.policy, changed.policy
+        if (old.estimator, dict(old.estimator_options)) != (new.estimator, dict(new.estimator_options)):
+            raise EstimatorFixed(
+                f"the estimator of a run cannot change from {old.estimator} {dict(old.estimator_options)} to "
+                f"{new.estimator} {dict(new.estimator_options)}; begin a new run"
+            )
+        return changed

@@ -1,0 +1,237 @@
+"""From a run's state to a drawn batch: the frame, the utilities, the draw, and everything recorded with it.
+
+`RunEngine.draw` calls it; nothing here changes the state. The sampling itself is in `draw`, the policies in `policies`.
+"""
+
+import hashlib
+from dataclasses import asdict, dataclass
+from math import ceil
+from typing import Literal
+
+import numpy as np
+
+from predictors.base import Beliefs
+from predictors.value import informative_probability
+from selector.claims import derive_claim
+from selector.draw import Drawn, DrawFrame, DrawPlan, draw, draw_uniform
+from selector.errors import BatchConflict, RevisitImpossible
+from selector.events import BatchDrawn
+from selector.observations import NUM_DIFFICULTY_BINS, observation_ranges
+from selector.policies import build_policy
+from selector.reports import check_branch
+from selector.revisits import due_now, revisit_draws
+from selector.state import DrawnBatch, RunState
+from selector.types import PURPOSE_CODE, Lifecycle, Purpose
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawRequest:
+    """What the trainer asks for; names are those of the HTTP contract."""
+
+    index: int
+    size: int
+    policy_version: int
+    group_size: int
+    purpose: Purpose = Purpose.TRAIN
+    refill: int = 0
+    divisor: int = 1
+    short: Literal["partial", "fill"] = "partial"
+    allow_repeat: bool = False
+    branch: int | None = None
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        return (self.purpose.value, self.index, self.refill)
+
+
+def find_drawn(state: RunState, request: DrawRequest) -> DrawnBatch | None:
+    """The batch if it was drawn before. Raises BatchConflict when it was drawn with other parameters."""
+    check_branch(state, request.branch)
+    ordinal = state.surviving.get(request.key)
+    if ordinal is None:
+        return None
+    batch = state.batches[ordinal]
+    stored = {
+        "size": batch.event.requested,
+        "group_size": batch.event.group_size,
+        "divisor": batch.event.divisor,
+        "short": batch.event.short,
+        "allow_repeat": batch.event.allow_repeat,
+    }
+    wanted = {name: getattr(request, name) for name in stored}
+    differences = [f"{name} {stored[name]} then, {wanted[name]} now" for name in stored if stored[name] != wanted[name]]
+    if differences:
+        raise BatchConflict(
+            f"{request.purpose} batch {request.index}, refill {request.refill} was drawn with other parameters: "
+            + "; ".join(differences)
+        )
+    return batch
+
+
+def due_revisits(state: RunState, period: int) -> np.ndarray:
+    """(N,) bool: resting prompts whose revisit is due at the next train draw, blocked ones among them."""
+    resting_N = state.pool.frame_N & (state.rows["lifecycle_N"] >= Lifecycle.MASTERED)
+    if not period or not resting_N.any():
+        return np.zeros(state.num_rows, bool)
+    return due_now(state.revisit_position_N, state.rows["overdue_N"], resting_N, state.train_draws, period)
+
+
+def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDrawn:
+    """A new batch. Raises RevisitImpossible, at the first train draw only, when the run's period cannot be kept."""
+    config = state.config
+    is_train = request.purpose is Purpose.TRAIN
+    heldout = request.purpose is Purpose.HELDOUT
+    frame_N = state.pool.heldout_N if heldout else state.pool.frame_N
+    period = _period(state, request, int(frame_N.sum())) if is_train else state.revisit_draws
+    beliefs = state.beliefs()
+    informative_N = informative_probability(beliefs.mean_N, beliefs.variance_N, request.group_size)
+    frame = DrawFrame(
+        frame_N=frame_N,
+        blocked_N=frame_N & (state.in_flight_N > 0),
+        credit_N=state.rows["credit_N"] if is_train else np.zeros(state.num_rows, np.int32),
+        resting_code_N=_resting_codes(state),
+        due_N=due_revisits(state, period),
+    )
+    plan = DrawPlan(
+        size=request.size,
+        group_size=request.group_size,
+        divisor=request.divisor,
+        audit_share=config.audit_share,
+        short=request.short,
+        allow_repeat=request.allow_repeat,
+        review_share=config.review_share,
+        floor=config.policy.floor,
+        weights=config.weights,
+        max_weight=config.max_weight,
+        exact_uniform=config.is_uniform,
+        seed=config.seed,
+        purpose_code=PURPOSE_CODE[request.purpose],
+        index=request.index,
+        refill=request.refill,
+    )
+    if is_train:
+        policy = build_policy(config)
+        drawn = draw(frame, policy.utility(beliefs, informative_N, request.group_size), plan)
+    else:
+        drawn = draw_uniform(frame, plan)
+    return _record(state, request, frame, beliefs, informative_N, drawn, period, now)
+
+
+def _record(
+    state: RunState,
+    request: DrawRequest,
+    frame: DrawFrame,
+    beliefs: Beliefs,
+    informative_N: np.ndarray,
+    drawn: Drawn,
+    period: int,
+    now: float,
+) -> BatchDrawn:
+    config, rows = state.config, drawn.rows_K
+    is_train = request.purpose is Purpose.TRAIN
+    degenerate_N = 1.0 - informative_N
+    blocked_N = frame.blocked_N & (not request.allow_repeat)
+    predictions = {"pass": beliefs.mean_N, "degenerate": degenerate_N}
+    base, ranges = dict.fromkeys(predictions, 0.0), dict[str, list[float]]()
+    for name, predicted_N in predictions.items():
+        if is_train and len(rows):
+            found = observation_ranges(
+                inclusion_N=drawn.expected_N,
+                credit_N=frame.credit_N,
+                predicted_N=predicted_N,
+                eligible_N=frame.frame_N & ~blocked_N,
+                num_tickets=len(rows),
+                num_audit=drawn.num_audit,
+                frame=drawn.frame,
+            )
+            base[name] = found.base
+            ranges |= {name: list(found.reweighted), f"{name}_uniform": list(found.uniform)}
+    carried_N = frame.credit_N * frame.frame_N
+    open_N = np.where(blocked_N, carried_N + 1, 0) if len(rows) else carried_N
+    category_C = np.bincount(state.pool.category_N[frame.frame_N] + 1, minlength=len(state.pool.categories) + 1)
+    weight_K = drawn.weight_K if is_train else np.ones(len(rows))
+    return BatchDrawn(
+        branch=state.branch,
+        purpose=request.purpose.value,
+        index=request.index,
+        refill=request.refill,
+        requested=request.size,
+        group_size=request.group_size,
+        divisor=request.divisor,
+        short=request.short,
+        allow_repeat=request.allow_repeat,
+        policy_version=request.policy_version,
+        config_hash=state.config_hash,
+        claim=asdict(derive_claim(config)),
+        reason=drawn.reason,
+        frame=drawn.frame,
+        eligible=drawn.eligible,
+        blocked=drawn.blocked,
+        num_audit=drawn.num_audit,
+        revisit_draws=period or None,
+        row_K=rows,
+        audit_K=drawn.audit_K,
+        inclusion_K=drawn.inclusion_K,
+        weight_K=weight_K,
+        ht_weight_K=drawn.ht_weight_K,
+        credit_K=frame.credit_N[rows],
+        pass_rate_K=beliefs.mean_N[rows],
+        variance_K=beliefs.variance_N[rows],
+        informative_K=informative_N[rows],
+        base_pass=base["pass"],
+        base_degenerate=base["degenerate"],
+        ranges=ranges,
+        carried_credit=_credit(carried_N, beliefs.mean_N, degenerate_N, drawn.frame),
+        open_credit=_credit(open_N, beliefs.mean_N, degenerate_N, drawn.frame),
+        pool_category={str(code - 1): int(count) for code, count in enumerate(category_C) if count},
+        pool_difficulty=np.bincount(
+            difficulty_bins(beliefs.mean_N[frame.frame_N]), minlength=NUM_DIFFICULTY_BINS
+        ).tolist(),
+        deadline=None if config.ticket_ttl_s is None else now + config.ticket_ttl_s,
+        digest=_digest(state, request, drawn, weight_K),
+    )
+
+
+def difficulty_bins(pass_rate: np.ndarray) -> np.ndarray:
+    """Bin of each predicted pass rate: ten equal ones over [0, 1], the last closed."""
+    return np.minimum((pass_rate * NUM_DIFFICULTY_BINS).astype(np.int64), NUM_DIFFICULTY_BINS - 1)
+
+
+def _period(state: RunState, request: DrawRequest, num_frame: int) -> int:
+    """The revisit period: fixed at the first train draw, from its size, or as the run asks if that can be kept."""
+    if state.revisit_draws:
+        return state.revisit_draws
+    config = state.config
+    num_audit = min(request.size, ceil(config.audit_share * request.size))
+    smallest = revisit_draws(num_frame, config.review_share, request.size, num_audit)
+    if config.revisit_draws is not None and config.revisit_draws < smallest:
+        raise RevisitImpossible(
+            f"revisit_draws {config.revisit_draws} is too small: with {num_frame} prompts, batches of {request.size} and "
+            f"review_share {config.review_share}, each can be revisited every {smallest} draws at best"
+        )
+    return config.revisit_draws or smallest
+
+
+def _resting_codes(state: RunState) -> np.ndarray:
+    """0 for prompts that take part, 1 for mastered, 2 for deferred."""
+    lifecycle_N = state.rows["lifecycle_N"].astype(np.int16)
+    return np.maximum(lifecycle_N - int(Lifecycle.ACTIVE), 0).astype(np.uint8)
+
+
+def _credit(credit_N: np.ndarray, pass_rate_N: np.ndarray, degenerate_N: np.ndarray, num_frame: int) -> list[float]:
+    """What blocked prompts are owed, per prompt of the frame: draws, and the part of each quantity predicted for them."""
+    held = np.flatnonzero(credit_N)
+    owed = credit_N[held].astype(np.float64)
+    sums = (owed.sum(), owed @ pass_rate_N[held], owed @ degenerate_N[held])
+    return [float(value) / max(num_frame, 1) for value in sums]
+
+
+def _digest(state: RunState, request: DrawRequest, drawn: Drawn, weight_K: np.ndarray | None) -> str:
+    """SHA-256 over what was drawn; the same for equal draws of a run, on whatever branch."""
+    digest = hashlib.sha256(f"{state.run}|{request.key}|{request.group_size}|{state.config_hash}".encode())
+    for row, audit in zip(drawn.rows_K.tolist(), drawn.audit_K.tolist(), strict=True):
+        digest.update(f"|{len(state.pool.keys[row])}:{state.pool.keys[row]}:{audit:d}".encode())
+    digest.update(np.ascontiguousarray(drawn.inclusion_K, np.float64).tobytes())
+    if weight_K is not None:
+        digest.update(np.ascontiguousarray(weight_K, np.float64).tobytes())
+    return f"sha256:{digest.hexdigest()}"

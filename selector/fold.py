@@ -1,0 +1,273 @@
+"""How each event changes a run's state: the fold over the log.
+
+`RunEngine.apply` calls `fold` and nothing else does. Deterministic: no clock, no randomness; the same events give the same
+state to the bit. Decisions (who was drawn, which rollout counts, how a ticket closed) are in the events already.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from predictors.base import Observations
+from selector import restoring
+from selector.config import RunConfig
+from selector.events import (
+    BatchDrawn,
+    CheckpointMade,
+    Closing,
+    ConfigChanged,
+    Event,
+    GroupEvidence,
+    PoolRevised,
+    Restored,
+    RolloutsReported,
+    RunBegun,
+    RunCompleted,
+    StepRecorded,
+    TicketsExpired,
+)
+from selector.drawing import due_revisits
+from selector.revisits import next_overdue
+from selector.state import Checkpoint, DrawnBatch, RunState
+from selector.tickets import hash_id
+from selector.types import (
+    PURPOSE_CODE,
+    PURPOSES,
+    UNSEEN_BY_BELIEFS,
+    Lifecycle,
+    Purpose,
+    RolloutStatus,
+    Source,
+    TicketState,
+    VoidReason,
+)
+
+DRY_DRAWS_ALARM = 20  # train draws without a usable group before the run says so
+STATUS_NAME = {status: status.name.lower() for status in RolloutStatus}
+
+
+def fold(state: RunState, event: Event) -> None:
+    """Applies one event; `state.seq` is its position in the log."""
+    state.seq += 1
+    match event:
+        case RunBegun() | ConfigChanged():
+            state.config = RunConfig.from_dict(event.config)
+            state.config_hash = event.config_hash
+            state.segment_start = state.seq
+        case PoolRevised():
+            if event.pool is None:
+                raise ValueError("a pool_revised event needs its pool attached")
+            state.see_pool(event.pool)
+        case BatchDrawn():
+            _draw(state, event)
+        case RolloutsReported():
+            _report(state, event)
+        case TicketsExpired():
+            close(state, event.tickets, event.closings)
+            state.book.next_deadline = _next_deadline(state)
+            state.last_change = state.seq
+        case StepRecorded():
+            _step(state, event)
+        case CheckpointMade():
+            state.checkpoints.append(Checkpoint(event.step, event.branch, state.seq))
+        case Restored():
+            restoring.fold_restored(state, event)
+        case RunCompleted():
+            end = Closing(reported=False, reason=VoidReason.ENDED, scored=0, passes=0.0, informative=None)
+            tickets = list(state.book.open)
+            close(state, tickets, [end] * len(tickets))
+            state.completed = True
+            state.last_change = state.seq
+        case _:
+            raise TypeError(f"no fold for {type(event).__name__}")
+
+
+def close(state: RunState, tickets: Sequence[int], closings: Sequence[Closing]) -> None:
+    """Ends open ticket attempts, frees their prompts, and shows the usable groups to the beliefs."""
+    if not tickets:
+        return
+    table = state.book.tickets
+    ordinals = np.asarray(tickets, np.int64)
+    reported = np.array([c.reported for c in closings], bool)
+    table["state"][ordinals] = np.where(reported, TicketState.REPORTED, TicketState.VOID)
+    table["reason"][ordinals] = [c.reason for c in closings]
+    table["scored"][ordinals] = [c.scored for c in closings]
+    table["passes"][ordinals] = [c.passes for c in closings]
+    table["informative"][ordinals] = [-1 if c.informative is None else int(c.informative) for c in closings]
+    table["ended_seq"][ordinals] = state.seq
+    table["draws_between"][ordinals] = state.train_draws - table["issued_draw"][ordinals]
+    rows = table["row"][ordinals]
+    np.subtract.at(state.in_flight_N, rows, 1)
+    for ticket in tickets:
+        del state.book.open[ticket]
+    for ticket in ordinals[~reported].tolist():
+        state.ledger.move(
+            state.source_of(ticket),
+            Source.REJECTED,
+            tokens=int(table["tokens"][ticket]),
+            rollouts=int(table["arrived"][ticket]),
+        )
+    _observe(state, ordinals[reported])
+
+
+def _observe(state: RunState, ordinals: np.ndarray) -> None:
+    table = state.book.tickets
+    unseen = [PURPOSE_CODE[purpose] for purpose in UNSEEN_BY_BELIEFS]
+    ordinals = ordinals[~np.isin(table["purpose"][ordinals], unseen)]
+    if not len(ordinals):
+        return
+    state.dry_draws = 0
+    rows = table["row"][ordinals]
+    np.add.at(state.rows["groups_N"], rows, 1)
+    lifecycle_N = state.rows["lifecycle_N"]
+    lifecycle_N[rows[lifecycle_N[rows] == Lifecycle.NEW]] = Lifecycle.ACTIVE
+    state.estimator.observe(
+        Observations(
+            rows_B=rows,
+            passes_B=table["passes"][ordinals],
+            scored_B=table["scored"][ordinals].astype(np.int64),
+            version_B=table["reported_version"][ordinals],
+        )
+    )
+
+
+def _draw(state: RunState, event: BatchDrawn) -> None:
+    if event.policy_version > state.policy_version:
+        state.policy_version = event.policy_version
+        state.estimator.advance(event.policy_version)
+    purpose = Purpose(event.purpose)
+    if purpose is Purpose.TRAIN:
+        _count_train_draw(state, event)
+    num_tickets = len(event.row_K)
+    first = state.book.tickets.size
+    ordinals = state.book.issue(num_tickets, event.group_size)
+    batch = DrawnBatch(ordinal=len(state.batches), event=event, seq=state.seq, first_ticket=first)
+    state.batches.append(batch)
+    state.surviving[batch.key] = batch.ordinal
+    state.by_branch[event.branch, *batch.key] = batch.ordinal
+    table = state.book.tickets
+    table["batch"][ordinals] = batch.ordinal
+    table["position"][ordinals] = np.arange(num_tickets)
+    table["row"][ordinals] = event.row_K
+    table["purpose"][ordinals] = np.where(event.audit_K, PURPOSE_CODE[Purpose.AUDIT], PURPOSE_CODE[purpose])
+    table["issued_seq"][ordinals] = state.seq
+    table["issued_draw"][ordinals] = state.train_draws
+    table["issued_version"][ordinals] = event.policy_version
+    if event.deadline is not None:
+        table["deadline"][ordinals] = event.deadline
+        state.book.next_deadline = min(state.book.next_deadline, event.deadline)
+    np.add.at(state.in_flight_N, event.row_K, 1)
+    state.last_change = state.seq
+
+
+def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
+    """Credits, overdue revisits and counters: the part of a train draw that is not in its tickets."""
+    frame_N = state.pool.frame_N
+    if len(event.row_K):  # a draw that handed out nothing estimates nothing, and owes nothing
+        blocked_N = frame_N & (state.in_flight_N > 0) & (not event.allow_repeat)
+        credit_N = state.rows["credit_N"]
+        credit_N[blocked_N] += 1
+        credit_N[~blocked_N] = 0
+    state.revisit_draws = event.revisit_draws or 0
+    state.rows["overdue_N"] = next_overdue(due_revisits(state, state.revisit_draws), event.row_K)
+    np.add.at(state.rows["drawn_N"], event.row_K, 1)
+    state.train_draws += 1
+    state.dry_draws += 1
+    if state.dry_draws >= DRY_DRAWS_ALARM and "no_usable_groups" not in state.alarms:
+        state.alarms["no_usable_groups"] = {
+            "alarm": "no_usable_groups",
+            "detail": f"{state.dry_draws} train draws without one usable group; check the grader, max_lag and the workers",
+            "draws": state.train_draws,
+        }
+
+
+def _report(state: RunState, event: RolloutsReported) -> None:
+    table, rollouts = state.book.tickets, state.book.rollouts
+    closed: list[int] = []
+    closings: list[Closing] = []
+    for group in event.groups:
+        if group.reopens:
+            reopen(state, group.ticket, group.attempt)
+        if group.n:
+            _add_rollouts(state, group)
+        if group.closing is not None:
+            versions = rollouts["version"][state.book.slots(group.ticket)]
+            known = versions[versions >= 0]
+            table["reported_version"][group.ticket] = known.min() if len(known) else state.policy_version
+            closed.append(group.ticket)
+            closings.append(group.closing)
+    for refused in event.refused:
+        state.refused.setdefault(refused.ticket, []).append(refused)
+        state.ledger.add(Source.REJECTED, tokens=refused.tokens, rollouts=refused.code != "report_conflict")
+    close(state, closed, closings)
+    state.last_change = state.seq
+
+
+def _add_rollouts(state: RunState, group: GroupEvidence) -> None:
+    table, rollouts, ticket = state.book.tickets, state.book.rollouts, group.ticket
+    first_slot, row = int(table["slot"][ticket]), int(table["row"][ticket])
+    new = []
+    for i, (n, fragment) in enumerate(zip(group.n, group.fragment, strict=True)):
+        slot = first_slot + n
+        if rollouts["arrived"][slot]:
+            outcome = group.outcome[i]
+            known = np.nan if outcome is None else outcome
+            state.book.fragments.setdefault(slot, {})[fragment] = (known, group.tokens[i])
+            continue
+        new.append(i)
+        rollouts["arrived"][slot] = True
+    slots = first_slot + np.array([group.n[i] for i in new], np.int64)
+    rollouts["fragment"][slots] = [group.fragment[i] for i in new]
+    rollouts["outcome"][slots] = _floats([group.outcome[i] for i in new])
+    rollouts["reward"][slots] = _floats([group.reward[i] for i in new])
+    rollouts["status"][slots] = [group.status[i] for i in new]
+    rollouts["tokens"][slots] = [group.tokens[i] for i in new]
+    rollouts["version"][slots] = [group.version[i] for i in new]
+    rollouts["id_hash"][slots] = np.array([hash_id(group.ids[i]) for i in new], np.uint64)
+    tokens = sum(group.tokens)
+    table["arrived"][ticket] += len(new)
+    table["tokens"][ticket] += tokens
+    state.rows["rollouts_N"][row] += len(new)
+    state.rows["errors_N"][row] += sum(group.status[i] == RolloutStatus.ERROR for i in new)
+    void = table["state"][ticket] == TicketState.VOID
+    state.ledger.add(Source.REJECTED if void else state.source_of(ticket), tokens=tokens, rollouts=len(new))
+    statuses = state.ledger.statuses
+    for i in new:
+        status = RolloutStatus(group.status[i])
+        scored = status in (RolloutStatus.OK, RolloutStatus.TRUNCATED) and group.outcome[i] is not None
+        statuses["reported"] += 1
+        statuses["scored"] += scored
+        if status is not RolloutStatus.OK:
+            statuses[STATUS_NAME[status]] += 1
+
+
+def reopen(state: RunState, ticket: int, attempt: int) -> None:
+    """Begins the next attempt of a ticket: empty, open, its prompt in flight again."""
+    table = state.book.tickets
+    if table["state"][ticket] != TicketState.OPEN:
+        np.add.at(state.in_flight_N, table["row"][ticket : ticket + 1], 1)
+    state.book.clear_attempt(ticket)
+    table["state"][ticket] = TicketState.OPEN
+    table["reason"][ticket] = VoidReason.NONE
+    table["attempt"][ticket] = attempt
+    state.book.open[ticket] = None
+
+
+def _step(state: RunState, event: StepRecorded) -> None:
+    state.steps[event.branch, event.step] = {**event.to_json(), "seq": state.seq}
+    state.step = max(state.step, event.step)
+    state.ledger.add_costs(event.costs)
+    if event.policy_version > state.policy_version:
+        state.policy_version = event.policy_version
+        state.estimator.advance(event.policy_version)
+    state.last_change = state.seq
+
+
+def _next_deadline(state: RunState) -> float:
+    deadlines = state.book.tickets["deadline"][list(state.book.open)]
+    return float(np.nanmin(deadlines)) if np.isfinite(deadlines).any() else np.inf
+
+
+def _floats(values: Sequence[float | None]) -> np.ndarray:
+    return np.array([np.nan if value is None else value for value in values], np.float64)
+

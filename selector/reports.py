@@ -1,0 +1,353 @@
+"""Reports: which rollouts count, which were sent before, which are refused, and what closes a ticket.
+
+`RunEngine.report` calls `decide`, which changes nothing: it returns one event with everything that counted, or none, and
+the counts of the answer. Rules in order, per rollout: known with equal values is a duplicate; known with other values a
+conflict; unknown on a ticket that is not open is late; beyond the group size is refused.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from selector.errors import BranchSuperseded, BranchUnknown, ReportInvalid
+from selector.events import Closing, GroupEvidence, RefusedEvidence, RolloutsReported
+from selector.state import RunState
+from selector.tickets import hash_id, read_ticket_name
+from selector.types import RolloutStatus, TicketState, VoidReason
+from selector.verdict import judge
+
+RETRIABLE = (VoidReason.ERROR, VoidReason.LOST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutIn:
+    """One rollout as reported. `outcome` None: unscored. `reward` None: unscored for the trainer's reward."""
+
+    n: int | None = None
+    id: str | None = None
+    outcome: float | None = None
+    reward: float | None = None
+    status: RolloutStatus = RolloutStatus.OK
+    tokens: int | None = None
+    seconds: float | None = None
+    fragment: int = 0
+    rewards: dict[str, float | None] | None = None
+    version: tuple[int, int] | None = None  # first and last weights that generated it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupIn:
+    """One group as reported."""
+
+    ticket: str
+    attempt: int | None = None
+    final: bool = False
+    void: VoidReason | None = None
+    version: tuple[int, int] | None = None
+    rollouts: Sequence[RolloutIn] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What one call reports."""
+
+    groups: Sequence[GroupIn]
+    version: tuple[int, int] | None = None
+    branch: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A rollout or group that does not count, and why."""
+
+    ticket: str
+    n: int | None
+    code: str
+    detail: str
+
+
+@dataclass(slots=True)
+class Decision:
+    """The event to log, if anything counted, and what to answer."""
+
+    event: RolloutsReported | None = None
+    applied: int = 0
+    duplicate: int = 0
+    late: int = 0
+    rejected: list[Refusal] = field(default_factory=list)
+    tickets: list[tuple[str, int | None]] = field(default_factory=list)  # per group sent: id, ordinal
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A rollout's place as this report sees it so far."""
+
+    arrived: bool
+    outcome: float | None
+    reward: float | None
+    status: int
+    tokens: int
+    fragments: dict[int, tuple[float | None, int]]  # fragment -> outcome, tokens
+    id_hash: int
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A ticket as this report has changed it so far."""
+
+    ticket: int
+    state: int
+    reason: int
+    attempt: int
+    slots: list[_Slot]
+
+
+def decide(state: RunState, report: Report) -> Decision:
+    """What this report would add. Pure. Raises BranchSuperseded, BranchUnknown or ReportInvalid, nothing applied."""
+    check_branch(state, report.branch)
+    decision, drafts = Decision(), dict[int, _Draft]()
+    groups: list[GroupEvidence] = []
+    refused: list[RefusedEvidence] = []
+    for group in report.groups:
+        ticket = _find(state, group, decision)
+        decision.tickets.append((group.ticket, ticket))
+        if ticket is None:
+            continue
+        draft = drafts.setdefault(ticket, _load(state, ticket))
+        evidence = _GroupDecision(state, report, group, draft, decision, refused).run()
+        if evidence is not None:
+            groups.append(evidence)
+    if groups or refused:
+        decision.event = RolloutsReported(groups=groups, refused=refused)
+    return decision
+
+
+def check_branch(state: RunState, branch: int | None) -> None:
+    """Raises BranchSuperseded for a branch that a restore replaced, BranchUnknown for one that never was."""
+    if branch is None or branch == state.branch:
+        return
+    if branch < state.branch:
+        raise BranchSuperseded(f"branch {branch} of run {state.run!r} was superseded by branch {state.branch}")
+    raise BranchUnknown(f"run {state.run!r} has no branch {branch}; the current one is {state.branch}")
+
+
+def _find(state: RunState, group: GroupIn, decision: Decision) -> int | None:
+    name = read_ticket_name(group.ticket)
+    if name is not None and name.run != state.run:
+        decision.rejected.append(
+            Refusal(
+                ticket=group.ticket, n=None, code="wrong_run", detail=f"the ticket is of run {name.run!r}, not {state.run!r}"
+            )
+        )
+        return None
+    ticket = None if name is None else state.find_ticket(name)
+    if ticket is None:
+        decision.rejected.append(
+            Refusal(ticket=group.ticket, n=None, code="unknown_ticket", detail="this run never issued the ticket")
+        )
+    return ticket
+
+
+def _load(state: RunState, ticket: int) -> _Draft:
+    table, slots = state.book.tickets, state.book.slots(ticket)
+    columns = [state.book.rollouts[name][slots].tolist() for name in ("arrived", "fragment", "outcome", "reward")]
+    columns += [state.book.rollouts[name][slots].tolist() for name in ("status", "tokens", "id_hash")]
+    loaded = []
+    for i, (arrived, fragment, outcome, reward, status, tokens, id_hash) in enumerate(zip(*columns, strict=True)):
+        known = None if np.isnan(outcome) else outcome
+        fragments: dict[int, tuple[float | None, int]] = {fragment: (known, tokens)} if arrived else {}
+        for other, (value, cost) in state.book.fragments.get(slots.start + i, {}).items():
+            fragments[other] = (None if np.isnan(value) else value, cost)
+        loaded.append(
+            _Slot(arrived, known, None if np.isnan(reward) else reward, status, tokens, fragments, id_hash)
+        )
+    return _Draft(ticket, int(table["state"][ticket]), int(table["reason"][ticket]), int(table["attempt"][ticket]), loaded)
+
+
+class _GroupDecision:
+    """Works through one group of a report."""
+
+    def __init__(
+        self,
+        state: RunState,
+        report: Report,
+        group: GroupIn,
+        draft: _Draft,
+        decision: Decision,
+        refused: list[RefusedEvidence],
+    ) -> None:
+        self.state, self.group, self.draft, self.decision, self.refused = state, group, draft, decision, refused
+        self.version = group.version or report.version or (state.policy_version, state.policy_version)
+        self.evidence = GroupEvidence(
+            ticket=draft.ticket, attempt=draft.attempt, n=[], fragment=[], outcome=[], reward=[], status=[], tokens=[],
+            seconds=[], version=[], ids=[], rewards=[], closing=None,
+        )  # fmt: skip
+        self.stale = False
+
+    def run(self) -> GroupEvidence | None:
+        """The group's evidence, or None when it adds nothing."""
+        reopens = self._reopens()
+        if reopens is None:
+            return None
+        for place, rollout in enumerate(self.group.rollouts):
+            by_place = rollout.n is None and rollout.id is None
+            self._take(rollout, self._checked_place(place) if by_place else rollout.n)
+        closing = self._closing()
+        if not self.evidence.n and closing is None and not reopens:
+            return None
+        return replace(self.evidence, attempt=self.draft.attempt, closing=closing, reopens=reopens)
+
+    def _checked_place(self, place: int) -> int:
+        """A rollout's place in the list is its number only when the list is the whole group."""
+        size = len(self.draft.slots)
+        if len(self.group.rollouts) != size and not self.group.final:
+            raise ReportInvalid(
+                f"ticket {self.group.ticket!r}: rollout {place} of {len(self.group.rollouts)} has neither `n` nor `id`; "
+                f"give one, send all {size} rollouts, or set `final`"
+            )
+        return place
+
+    def _reopens(self) -> bool | None:
+        """Whether this report begins the ticket's next attempt; None when it names an attempt it cannot."""
+        draft, wanted = self.draft, self.group.attempt
+        if wanted is None or wanted == draft.attempt:
+            return False
+        retriable = draft.state == TicketState.VOID and draft.reason in RETRIABLE
+        alive = self.state.batch_of(draft.ticket).alive and not self.state.completed
+        if wanted == draft.attempt + 1 and retriable and alive:
+            draft.attempt, draft.state, draft.reason = wanted, TicketState.OPEN, VoidReason.NONE
+            draft.slots = [_Slot(False, None, None, 0, 0, {}, 0) for _ in draft.slots]
+            return True
+        if wanted < draft.attempt:
+            for rollout in self.group.rollouts:
+                self._late(rollout, rollout.n, f"attempt {wanted} has ended; the current one is {draft.attempt}")
+            return None
+        self._reject(None, "unknown_ticket", f"attempt {wanted} was never issued; the current one is {draft.attempt}")
+        return None
+
+    def _take(self, rollout: RolloutIn, number: int | None) -> None:
+        slots, open_ = self.draft.slots, self.draft.state == TicketState.OPEN
+        id_hash = hash_id(rollout.id)
+        n = number if number is not None else self._number_of(id_hash)
+        if n is not None and n < len(slots) and slots[n].arrived:
+            self._known(rollout, n, id_hash)
+        elif not open_:
+            self._late(rollout, n, f"the ticket is {TicketState(self.draft.state).name.lower()}")
+        elif n is None or n >= len(slots):
+            self._reject(n, "too_many_rollouts", f"the group has {len(slots)} rollouts")
+        elif (problem := self._version_problem(rollout)) is not None:
+            self._reject(n, *problem)
+            self.stale |= problem[0] == "stale"
+            if self.stale:
+                self._refuse(rollout, n, "stale")
+        else:
+            self._accept(rollout, n, id_hash)
+            self.decision.applied += 1
+
+    def _number_of(self, id_hash: int) -> int | None:
+        """The number of a known id, else the next free one; None when the group is full."""
+        for n, slot in enumerate(self.draft.slots):
+            if slot.id_hash == id_hash:
+                return n
+        return next((n for n, slot in enumerate(self.draft.slots) if not slot.arrived), None)
+
+    def _known(self, rollout: RolloutIn, n: int, id_hash: int) -> None:
+        slot = self.draft.slots[n]
+        status, outcome, reward = _normal(rollout)
+        if id_hash and slot.id_hash and id_hash != slot.id_hash:
+            return self._conflict(rollout, n, "the number belongs to a rollout with another id")
+        if rollout.fragment in slot.fragments:
+            same = slot.fragments[rollout.fragment] == (outcome, rollout.tokens or 0)
+            if rollout.fragment == next(iter(slot.fragments)):
+                same = same and (slot.reward, slot.status) == (reward, status)
+            if same:
+                self.decision.duplicate += 1
+                return None
+            return self._conflict(rollout, n, "it was reported with other values; the first stand")
+        if outcome != slot.outcome:
+            return self._conflict(rollout, n, f"fragment {rollout.fragment} has another outcome than the fragments before")
+        self._accept(rollout, n, id_hash)
+        self.decision.applied += 1
+        return None
+
+    def _accept(self, rollout: RolloutIn, n: int, id_hash: int) -> None:
+        status, outcome, reward = _normal(rollout)
+        tokens = rollout.tokens or 0
+        slot = self.draft.slots[n]
+        if not slot.arrived:
+            slot.arrived, slot.outcome, slot.reward, slot.status = True, outcome, reward, status
+            slot.tokens, slot.id_hash = tokens, id_hash
+        slot.fragments[rollout.fragment] = (outcome, tokens)
+        evidence = self.evidence
+        evidence.n.append(n)
+        evidence.fragment.append(rollout.fragment)
+        evidence.outcome.append(outcome)
+        evidence.reward.append(reward)
+        evidence.status.append(status)
+        evidence.tokens.append(tokens)
+        evidence.seconds.append(rollout.seconds or 0.0)
+        evidence.version.append((rollout.version or self.version)[0])
+        evidence.ids.append(rollout.id)
+        evidence.rewards.append(rollout.rewards)
+
+    def _version_problem(self, rollout: RolloutIn) -> tuple[str, str] | None:
+        first, last = rollout.version or self.version
+        current = self.state.policy_version
+        if first < 0 or last < first or last > current + 1:
+            return "bad_policy_version", f"policy version {[first, last]} is not within 0 and {current + 1}"
+        max_lag = self.state.config.max_lag
+        if max_lag is not None and current - first > max_lag:
+            return "stale", f"generated by version {first}, {current - first} behind {current}; max_lag is {max_lag}"
+        return None
+
+    def _closing(self) -> Closing | None:
+        """How the group leaves its ticket, or None while it stays as it was."""
+        draft, void = self.draft, self.group.void
+        if draft.state != TicketState.OPEN:
+            if void is not None and (draft.state, draft.reason) != (TicketState.VOID, void):
+                self._reject(None, "ticket_closed", f"the ticket is {TicketState(draft.state).name.lower()} already")
+            return None
+        if self.stale:
+            void = VoidReason.STALE
+        complete = all(slot.arrived for slot in draft.slots)
+        if void is None and not complete and not self.group.final:
+            return None
+        columns = tuple(
+            zip(*((s.outcome, s.reward, s.status) for s in draft.slots if s.arrived), strict=True)
+        ) or ((), (), ())
+        closing = judge(*columns, config=self.state.config, void=void)
+        draft.state = TicketState.REPORTED if closing.reported else TicketState.VOID
+        draft.reason = closing.reason
+        return closing
+
+    def _late(self, rollout: RolloutIn, n: int | None, detail: str) -> None:
+        self.decision.late += 1
+        self._reject(n, "ticket_closed", detail)
+        self._refuse(rollout, n, "ticket_closed")
+
+    def _conflict(self, rollout: RolloutIn, n: int, detail: str) -> None:
+        self._reject(n, "report_conflict", detail)
+        self._refuse(rollout, n, "report_conflict")
+
+    def _reject(self, n: int | None, code: str, detail: str) -> None:
+        self.decision.rejected.append(Refusal(ticket=self.group.ticket, n=n, code=code, detail=detail))
+
+    def _refuse(self, rollout: RolloutIn, n: int | None, code: str) -> None:
+        """Keeps what was refused for the audit, once: the same refused values again are not new evidence."""
+        tokens = 0 if code == "report_conflict" else rollout.tokens or 0
+        evidence = RefusedEvidence(
+            ticket=self.draft.ticket, n=n, code=code, outcome=rollout.outcome, reward=rollout.reward, tokens=tokens
+        )
+        if evidence not in self.state.refused.get(self.draft.ticket, ()) and evidence not in self.refused:
+            self.refused.append(evidence)
+
+
+def _normal(rollout: RolloutIn) -> tuple[int, float | None, float | None]:
+    """Status, outcome and reward as they count: what was never begun is an error, what has no outcome is unscored."""
+    status = rollout.status
+    if status is RolloutStatus.TRUNCATED and rollout.tokens == 0:
+        status = RolloutStatus.ERROR
+    if status is RolloutStatus.OK and rollout.outcome is None:
+        status = RolloutStatus.UNSCORED
+    return int(status), rollout.outcome, rollout.reward

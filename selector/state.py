@@ -1,0 +1,166 @@
+"""Everything a run knows, as data: the value that `fold` changes and everyone else reads.
+
+Two parts: what a restore takes back (beliefs, credits, lifecycle, counters: `rewindable`) and what it does not (tickets,
+batches, ledger, the pool).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from predictors.base import Beliefs, Estimator
+from predictors.registry import build_estimator
+from selector.config import RunConfig
+from selector.errors import SnapshotDamaged
+from selector.events import BatchDrawn, RefusedEvidence
+from selector.ledger import Ledger
+from selector.pool import PoolState
+from selector.revisits import assign_positions
+from selector.tickets import TicketBook, TicketName
+from selector.types import PURPOSES, Source
+
+ROW_COLUMNS: dict[str, type[np.generic]] = {
+    "credit_N": np.int32,  # draws in a row for which the prompt was blocked just before
+    "lifecycle_N": np.uint8,  # Lifecycle
+    "drawn_N": np.int32,  # train draws that held it
+    "groups_N": np.int32,  # groups reported, of every purpose that beliefs see
+    "rollouts_N": np.int32,  # rollouts that came back
+    "errors_N": np.int32,  # of them, infrastructure errors
+    "overdue_N": np.bool_,  # a revisit it was blocked for
+}
+COUNTERS = ("policy_version", "step", "train_draws", "revisit_draws", "dry_draws")
+
+
+@dataclass(slots=True)
+class DrawnBatch:
+    """A batch in the run's memory."""
+
+    ordinal: int
+    event: BatchDrawn
+    seq: int
+    first_ticket: int
+    alive: bool = True  # False once a restore discarded it
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        return (self.event.purpose, self.event.index, self.event.refill)
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """A named position in the log."""
+
+    step: int
+    branch: int
+    seq: int
+
+
+@dataclass(slots=True)
+class RunState:
+    """N rows of the pool, in columns; see ROW_COLUMNS for the per-prompt ones."""
+
+    run: str
+    config: RunConfig
+    config_hash: str
+    pool: PoolState
+    estimator: Estimator
+    seq: int = 0  # events applied
+    branch: int = 0
+    policy_version: int = 0
+    step: int = -1  # -1: no step recorded
+    train_draws: int = 0  # surviving draws of purpose train
+    revisit_draws: int = 0  # 0: not set yet
+    dry_draws: int = 0  # train draws since the last usable group
+    last_change: int = 0  # seq of the last event that a restore could discard
+    segment_start: int = 0  # seq at which the current configuration began
+    completed: bool = False
+    rows: dict[str, np.ndarray] = field(default_factory=dict)
+    in_flight_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    revisit_position_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    book: TicketBook = field(default_factory=TicketBook)
+    batches: list[DrawnBatch] = field(default_factory=list)
+    surviving: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    by_branch: dict[tuple[int, str, int, int], int] = field(default_factory=dict)
+    refused: dict[int, list[RefusedEvidence]] = field(default_factory=dict)  # ticket -> kept for the audit
+    ledger: Ledger = field(default_factory=Ledger)
+    steps: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    restores: dict[str, dict[str, Any]] = field(default_factory=dict)
+    alarms: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.pool)
+
+    def see_pool(self, pool: PoolState) -> None:
+        """Switches to another revision; new rows begin as new prompts."""
+        self.pool = pool
+        size = len(pool)
+        for name, dtype in ROW_COLUMNS.items():
+            self.rows[name] = grown(self.rows.get(name), size, dtype)
+        self.in_flight_N = grown(self.in_flight_N, size, np.int32)
+        self.revisit_position_N = assign_positions(self.revisit_position_N, pool.frame_N, self.config.seed)
+        self.estimator.resize(pool.category_N + 1)  # code 0 is "no category"
+
+    def beliefs(self, rows: np.ndarray | None = None) -> Beliefs:
+        return self.estimator.beliefs(rows)
+
+    def batch_of(self, ticket: int) -> DrawnBatch:
+        return self.batches[int(self.book.tickets["batch"][ticket])]
+
+    def ticket_id(self, ticket: int) -> str:
+        batch = self.batch_of(ticket).event
+        position = int(self.book.tickets["position"][ticket])
+        return str(TicketName(self.run, batch.branch, batch.purpose, batch.index, batch.refill, position))
+
+    def source_of(self, ticket: int) -> Source:
+        """The ledger's source of a ticket's tokens while nothing voids it: its purpose."""
+        return Source(PURPOSES[int(self.book.tickets["purpose"][ticket])].value)
+
+    def find_ticket(self, name: TicketName) -> int | None:
+        """The ordinal of a ticket id of this run, or None when it was never issued."""
+        ordinal = self.by_branch.get((name.branch, name.purpose, name.index, name.refill))
+        if ordinal is None:
+            return None
+        batch = self.batches[ordinal]
+        return batch.first_ticket + name.position if name.position < len(batch.event.row_K) else None
+
+    def rewindable(self) -> dict[str, np.ndarray]:
+        """What a restore takes back, as arrays."""
+        return {
+            **{name: self.rows[name].copy() for name in ROW_COLUMNS},
+            "counters": np.array([getattr(self, name) for name in COUNTERS], np.int64),
+            **{f"estimator.{name}": array.copy() for name, array in self.estimator.state().items()},
+        }
+
+    def rewind(self, saved: Mapping[str, np.ndarray], *, beliefs: bool = True) -> None:
+        """Takes back the rewindable part; rows added since stay, as new prompts."""
+        size = len(saved["credit_N"])
+        if size > self.num_rows:
+            raise SnapshotDamaged(f"the saved state has {size} rows, the pool has {self.num_rows}")
+        for name, dtype in ROW_COLUMNS.items():
+            if beliefs or name != "lifecycle_N":
+                self.rows[name] = grown(saved[name], self.num_rows, dtype)
+        for name, value in zip(COUNTERS, saved["counters"].tolist(), strict=True):
+            setattr(self, name, value)
+        if beliefs:
+            category_N = self.pool.category_N + 1
+            estimator = make_estimator(self.config)
+            estimator.resize(category_N[:size])
+            estimator.load_state({k.removeprefix("estimator."): v for k, v in saved.items() if k.startswith("estimator.")})
+            estimator.resize(category_N)
+            self.estimator = estimator
+
+
+def make_estimator(config: RunConfig) -> Estimator:
+    return build_estimator(config.policy.estimator, config.policy.estimator_options)
+
+
+def grown(array: np.ndarray | None, size: int, dtype: type[np.generic]) -> np.ndarray:
+    """A copy with `size` rows, new ones zero."""
+    result = np.zeros(size, dtype)
+    if array is not None:
+        result[: len(array)] = array
+    return result

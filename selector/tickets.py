@@ -1,0 +1,141 @@
+"""Tickets and their rollouts as columns: what was issued, what came back, what each is waiting for.
+
+`fold` is the only writer. A ticket is addressed by its ordinal in the run; its public id says branch, purpose, index,
+refill and position, so that no dictionary of ids is kept. A ticket owns `group_size` consecutive rollout slots.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from selector.columns import Columns
+from selector.types import PURPOSES
+
+UNKNOWN = -1  # informative not judged, no version yet
+TICKET_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
+    "batch": (np.int64, 0),  # ordinal of the batch
+    "position": (np.int32, 0),  # place in the batch
+    "row": (np.int64, 0),
+    "purpose": (np.uint8, 0),  # code in PURPOSES; an audit ticket of a train batch has its own
+    "group_size": (np.int32, 0),
+    "slot": (np.int64, 0),  # first rollout slot
+    "state": (np.uint8, 0),  # TicketState
+    "reason": (np.uint8, 0),  # VoidReason
+    "attempt": (np.int32, 1),
+    "issued_seq": (np.int64, 0),
+    "ended_seq": (np.int64, 0),  # 0 while open
+    "issued_draw": (np.int64, 0),  # train draws before this one
+    "draws_between": (np.int64, UNKNOWN),  # train draws between issue and end
+    "issued_version": (np.int64, 0),
+    "reported_version": (np.int64, UNKNOWN),
+    "deadline": (np.float64, np.nan),  # unix seconds
+    "arrived": (np.int32, 0),  # rollouts in
+    "scored": (np.int32, 0),
+    "passes": (np.float64, 0.0),
+    "informative": (np.int8, UNKNOWN),
+    "tokens": (np.int64, 0),  # of the current attempt
+}
+ATTEMPT_COLUMNS = ("ended_seq", "reported_version", "draws_between", "arrived", "scored", "passes", "informative", "tokens")
+ROLLOUT_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
+    "arrived": (np.bool_, 0),
+    "fragment": (np.int32, 0),  # the fragment that came first
+    "outcome": (np.float64, np.nan),
+    "reward": (np.float64, np.nan),
+    "status": (np.uint8, 0),  # RolloutStatus
+    "tokens": (np.int64, 0),  # of the first fragment
+    "version": (np.int64, UNKNOWN),
+    "id_hash": (np.uint64, 0),  # 0: no id
+}
+
+
+def hash_id(rollout_id: str | None) -> int:
+    """64 bits of a caller's opaque rollout id; never 0, which stands for none."""
+    if rollout_id is None:
+        return 0
+    return int.from_bytes(hashlib.blake2b(rollout_id.encode(), digest_size=8).digest(), "little") or 1
+
+
+@dataclass(frozen=True, slots=True)
+class TicketName:
+    """A ticket id read back: run, branch of issue, purpose of the batch, index, refill, position."""
+
+    run: str
+    branch: int
+    purpose: str
+    index: int
+    refill: int
+    position: int
+
+    def __str__(self) -> str:
+        return f"{self.run}:{self.branch}:{self.purpose}:{self.index}:{self.refill}:{self.position}"
+
+
+def read_ticket_name(text: str) -> TicketName | None:
+    """None when the text is no ticket id."""
+    parts = text.split(":")
+    if len(parts) != 6 or parts[2] not in PURPOSES:
+        return None
+    numbers = (parts[1], *parts[3:])
+    if not all(part.isascii() and part.isdigit() and len(part) <= 19 for part in numbers):
+        return None
+    branch, index, refill, position = (int(part) for part in numbers)
+    return TicketName(parts[0], branch, parts[2], index, refill, position)
+
+
+class TicketBook:
+    """Both tables and the further fragments, which are rare."""
+
+    def __init__(self) -> None:
+        self.tickets = Columns(TICKET_COLUMNS)
+        self.rollouts = Columns(ROLLOUT_COLUMNS)
+        self.fragments: dict[int, dict[int, tuple[float, int]]] = {}  # slot -> fragment -> (outcome, tokens)
+        self.open: dict[int, None] = {}  # ordinals, in order of issue
+        self.next_deadline = np.inf
+
+    def issue(self, count: int, group_size: int) -> np.ndarray:
+        """Adds `count` open tickets with their slots and returns their ordinals."""
+        first = self.tickets.extend(count)
+        slot = self.rollouts.extend(count * group_size)
+        ordinals = np.arange(first, first + count)
+        self.tickets["slot"][first:] = slot + np.arange(count) * group_size
+        self.tickets["group_size"][first:] = group_size
+        self.open.update(dict.fromkeys(ordinals.tolist()))
+        return ordinals
+
+    def slots(self, ticket: int) -> slice:
+        first = int(self.tickets["slot"][ticket])
+        return slice(first, first + int(self.tickets["group_size"][ticket]))
+
+    def clear_attempt(self, ticket: int) -> None:
+        """Forgets what the current attempt received, as the next one begins."""
+        slots = self.slots(ticket)
+        self.rollouts.reset(slots, tuple(ROLLOUT_COLUMNS))
+        self.tickets.reset(slice(ticket, ticket + 1), ATTEMPT_COLUMNS)
+        for slot in range(slots.start, slots.stop):
+            self.fragments.pop(slot, None)
+
+    def state(self) -> dict[str, np.ndarray]:
+        flat = [(s, f, o, t) for s, per in self.fragments.items() for f, (o, t) in per.items()]
+        columns = np.array(flat, np.float64).reshape(-1, 4)
+        return {
+            **self.tickets.state("tickets."),
+            **self.rollouts.state("rollouts."),
+            "fragments.slot": columns[:, 0].astype(np.int64),
+            "fragments.fragment": columns[:, 1].astype(np.int64),
+            "fragments.outcome": columns[:, 2],
+            "fragments.tokens": columns[:, 3].astype(np.int64),
+        }
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        self.tickets.load_state(state, "tickets.")
+        self.rollouts.load_state(state, "rollouts.")
+        self.fragments = {}
+        for slot, fragment, outcome, tokens in zip(
+            *(state[f"fragments.{name}"].tolist() for name in ("slot", "fragment", "outcome", "tokens")), strict=True
+        ):
+            self.fragments.setdefault(slot, {})[fragment] = (outcome, tokens)
+        self.open = dict.fromkeys(np.flatnonzero(self.tickets["state"] == 0).tolist())
+        deadlines = self.tickets["deadline"][list(self.open)]
+        self.next_deadline = float(np.nanmin(deadlines)) if np.isfinite(deadlines).any() else np.inf

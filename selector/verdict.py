@@ -1,0 +1,60 @@
+"""The informative rule and the closing of a group: one place, used by reports and by expiry.
+
+A group is informative when its rewards (or outcomes, as the run says) differ by more than the run's tolerance over the
+rollouts that were scored. Infrastructure errors and unscored rollouts have no say.
+"""
+
+from collections.abc import Sequence
+from math import fsum
+
+from selector.config import RunConfig
+from selector.events import Closing
+from selector.types import RolloutStatus, VoidReason
+
+COUNTED = (RolloutStatus.OK, RolloutStatus.TRUNCATED)
+
+
+def judge(
+    outcomes: Sequence[float | None],
+    rewards: Sequence[float | None],
+    statuses: Sequence[int],
+    *,
+    config: RunConfig,
+    void: VoidReason | None = None,
+    expired: bool = False,
+) -> Closing:
+    """How a group closes with these rollouts, in any order.
+
+    `void`: it ends without counting, for this reason. `expired`: its deadline passed; it counts if it has enough.
+    """
+    scored = [
+        (outcome, reward)
+        for outcome, reward, status in zip(outcomes, rewards, statuses, strict=True)
+        if outcome is not None and status in COUNTED
+    ]
+    passes = fsum(outcome for outcome, _ in scored)  # exact, so the order of arrival changes nothing
+    signal = [outcome if config.signal == "outcome" else reward for outcome, reward in scored]
+    enough = len(scored) >= config.min_rollouts
+    reason = VoidReason.NONE if enough else _why_too_few(statuses, expired)
+    if void is not None:
+        reason = void
+    reported = reason is VoidReason.NONE
+    return Closing(
+        reported=reported,
+        reason=reason,
+        scored=len(scored),
+        passes=passes,
+        informative=is_informative(signal, config.tolerance) if reported else None,
+    )
+
+
+def is_informative(signal: Sequence[float | None], tolerance: float) -> bool:
+    """Whether the known values of the signal differ by more than the tolerance; one value alone never does."""
+    known = [value for value in signal if value is not None]
+    return len(known) > 1 and max(known) - min(known) > tolerance
+
+
+def _why_too_few(statuses: Sequence[int], expired: bool) -> VoidReason:
+    if statuses and all(status == RolloutStatus.ERROR for status in statuses):
+        return VoidReason.ERROR
+    return VoidReason.EXPIRED if expired else VoidReason.TOO_FEW
