@@ -1,0 +1,81 @@
+"""What can honestly be said of a run's draws: derived from the configuration, never declared by hand.
+
+Called by the engine at each draw and by the presets' listing. Knows configuration values only; whether the trainer
+applied the weights is settled later, by the audit.
+"""
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from selector.config import Advantage, LossAggregation, Weights
+
+
+class ClaimType(StrEnum):
+    """From the strongest to the weakest."""
+
+    EXACT = "exact"  # every prompt is equally likely; nothing has to be corrected
+    UNBIASED = "unbiased"  # the expected step is the uniform one, given the weights
+    MODIFIED = "modified"  # another objective, which can be named and whose w(p) the audit reports
+    EMPIRICAL = "empirical"  # nothing provable
+
+
+# What the expected step climbs when prompts count alike. GRPO divides by the group's standard deviation, so for large
+# groups it follows dp/sqrt(p(1-p)), whose integral is 2 arcsin sqrt(p).
+OBJECTIVE: dict[Advantage, str] = {
+    "grpo": "mean over prompts of 2*arcsin(sqrt(pass rate)), damped near 0 and 1 by the finite group",
+    "dr_grpo": "mean over prompts of the pass rate, times 1 - 1/group_size",
+    "rloo": "mean over prompts of the pass rate",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """`objective` says what the expected step climbs; the claim holds while every one of `conditions` does."""
+
+    type: ClaimType
+    objective: str
+    conditions: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready, in field order."""
+        return {**asdict(self), "type": str(self.type), "conditions": list(self.conditions)}
+
+
+FIXED_GROUP = "every ticket is trained on with its full group"
+KEPT_DENOMINATOR = "the sum over tickets is divided by the K of the answer, not by the groups that came back"
+WEIGHTS_APPLIED = "each ticket's loss is multiplied by its weight, and steps report weights_applied"
+NOTHING_LOST = "reports do not go missing for reasons that depend on the outcome"
+
+
+def derive_claim(
+    *,
+    uniform: bool,
+    empirical: bool,
+    weights: Weights,
+    loss_aggregation: LossAggregation,
+    advantage: Advantage,
+) -> Claim:
+    """The claim of a design x weights x loss aggregation x advantage.
+
+    uniform: the policy treats all prompts alike. empirical: the design gives some prompts no chance, or chances
+    nobody knows (top-k without a floor). A mean over tokens is a ratio whose denominator depends on the draw, so no
+    weight makes it unbiased; a mean over sequences is one over prompts as long as groups are of one size.
+    """
+    objective = OBJECTIVE[advantage]
+    if empirical:
+        return Claim(type=ClaimType.EMPIRICAL, objective="not known", conditions=())
+    if uniform:
+        return Claim(type=ClaimType.EXACT, objective=objective, conditions=(NOTHING_LOST,))
+    if weights == "horvitz_thompson" and loss_aggregation != "per_token":
+        conditions = [WEIGHTS_APPLIED, KEPT_DENOMINATOR, NOTHING_LOST]
+        if loss_aggregation == "per_sequence":
+            conditions.append(FIXED_GROUP)
+        return Claim(type=ClaimType.UNBIASED, objective=objective, conditions=tuple(conditions))
+    if weights == "none":
+        why = "each prompt counted by its chance of being drawn: w(p) as the audit reports it"
+    elif loss_aggregation == "per_token":
+        why = "a mean over tokens, which is a ratio: prompts with long answers count for more"
+    else:
+        why = "weights cut at max_weight, so rarely drawn prompts count for less: w(p) as the audit reports it"
+    applied = () if weights == "none" else (WEIGHTS_APPLIED,)
+    return Claim(type=ClaimType.MODIFIED, objective=f"{objective}; {why}", conditions=(*applied, NOTHING_LOST))

@@ -1,0 +1,354 @@
+"""One draw: from utilities over the pool to K tickets whose chances are known exactly.
+
+Called by the engine (and by an auditor who redraws). Pure: the frame, the utilities and the plan decide everything,
+the keyed streams of `randomness` included. Knows nothing of beliefs, events, the fate of tickets or how a utility
+came about. N rows of the pool, K tickets, c the credit of a row: draws in a row for which it was blocked just before
+this one.
+
+A train draw of K tickets, m of them audit, from N_e eligible rows:
+  S       K−m different eligible rows by systematic sampling with the chances π_t of `targets`;
+  audit   the first m rows A of a uniform permutation of the eligible rows, in S or not;
+  drawn   S and the first m of that permutation outside S, which are A \\ S and one filler for each row of A ∩ S.
+Given S, an eligible row outside S is drawn with chance m/(N_e−(K−m)), so
+  π = π_t + (1−π_t)·m/(N_e−(K−m)),   Σπ = K = tickets,
+and (1/K) Σ weight·x with weight = K·(1+c)/(N·π) has mean (1/N) Σ_eligible (1+c)·x over the draws, N the frame.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from math import floor as round_down
+from math import gcd
+from typing import Literal
+
+import numpy as np
+
+from selector.config import Weights
+from selector.designs import UNIT, integer_sizes, keyed_order, permutation, systematic, uniform_order_prefix
+from selector.randomness import Stream, stream
+from selector.targets import Classes, Places, count_places, selected_inclusion, uniform_inclusion
+
+Short = Literal["partial", "fill"]
+
+
+class RestingCode(IntEnum):
+    """Whether a prompt is drawn for review only, and why."""
+
+    NONE = 0
+    MASTERED = 1
+    DEFERRED = 2
+
+
+class ShortReason(StrEnum):
+    """Why a batch has fewer tickets than asked for."""
+
+    POOL_EMPTY = "pool_empty"  # the frame has no prompts
+    ALL_IN_FLIGHT = "all_in_flight"  # with nothing blocked the batch would have been full, or nothing active is left
+    ALL_MASTERED = "all_mastered"  # no prompt of the frame is new or active, and most are mastered
+    ALL_DEFERRED = "all_deferred"  # the same, and most are deferred
+    POOL_EXHAUSTED = "pool_exhausted"  # too few prompts
+    DIVISOR = "divisor"  # cut to a multiple and nothing else
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DrawFrame:
+    """The pool as a draw sees it, all (N,)."""
+
+    frame_N: np.ndarray  # bool, prompts that may ever be drawn for this purpose
+    blocked_N: np.ndarray  # bool, in flight or cooling down
+    credit_N: np.ndarray  # int32, c: draws in a row for which the row was blocked just before this one
+    resting_code_N: np.ndarray  # uint8, RestingCode
+    due_N: np.ndarray  # bool, resting prompts to be looked at now
+    waited_N: np.ndarray | None = None  # int64, draws since a due row's turn: who goes first when not all due rows fit
+
+    def __post_init__(self) -> None:
+        lengths = {len(a) for a in (self.frame_N, self.blocked_N, self.credit_N, self.resting_code_N, self.due_N)}
+        if len(lengths) != 1:
+            raise ValueError(f"columns of a draw frame differ in length: {sorted(lengths)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawPlan:
+    """What is asked of one draw, and the counters that key its randomness."""
+
+    size: int
+    group_size: int
+    divisor: int = 1  # tickets * group_size must be a multiple of it
+    audit_share: float = 0.0
+    short: Short = "partial"
+    allow_repeat: bool = False
+    review_share: float = 0.0
+    floor: float = 1.0  # share of each part spread evenly; 0 gives up every claim
+    weights: Weights = "none"
+    max_weight: float = 10.0
+    exact_uniform: bool = False  # every prompt alike: utility and rest are ignored
+    seed: int
+    purpose_code: int
+    index: int
+    refill: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("size", "group_size", "divisor"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
+        for name in ("audit_share", "review_share", "floor"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"{name} must be in [0, 1], got {getattr(self, name)}")
+        if not self.max_weight > 0:
+            raise ValueError(f"max_weight must be > 0, got {self.max_weight}")
+
+    @property
+    def unit(self) -> int:
+        """Tickets come in multiples of this."""
+        return self.divisor // gcd(self.group_size, self.divisor)
+
+    def rng(self, name: Stream) -> np.random.Generator:
+        return stream(self.seed, name, self.purpose_code, self.index, self.refill)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Drawn:
+    """A batch, with the chances under which it came about. K tickets, N rows of the pool."""
+
+    rows_K: np.ndarray  # int64, in ticket order
+    audit_K: np.ndarray  # bool
+    inclusion_K: np.ndarray  # float64 in (0, 1], chance that the row is in this batch, given m
+    weight_K: np.ndarray  # float64, as handed out
+    ht_weight_K: np.ndarray  # float64, K(1+c)/(N·π), whatever was handed out
+    reason: ShortReason | None  # why fewer than asked for; None when all are here
+    frame: int
+    eligible: int
+    blocked: int
+    num_audit: int  # m
+    due_unplaced: int  # eligible due rows that had no sure place; those not drawn stay due
+    inclusion_N: np.ndarray  # float64, π over the pool, 0 where not eligible
+    selected_inclusion_N: np.ndarray  # float64, π_t over the pool, 0 where not eligible
+    expected_N: np.ndarray  # float64, expected tickets; differs from inclusion_N only where prompts repeat
+
+
+def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
+    """One train draw. Equal arguments give equal bytes on one build.
+
+    utility_N: (N,) finite, >= 0, on any scale; how much a ticket of the row is worth. Rows at rest are drawn for
+    review only, unless `short` is "fill" or every prompt is alike. Raises ValueError for utilities that are no such
+    numbers or do not fit the frame.
+    """
+    utility_N = _checked_utility(utility_N, frame)
+    classes = _classes(frame, utility_N, plan, frame.frame_N & ~_blocked(frame, plan))
+    counts = classes.counts
+    share_m = round_down(plan.audit_share * plan.size + plan.rng(Stream.AUDIT_COUNT).random())
+    if plan.audit_share > 0 and plan.refill == 0:
+        share_m = max(share_m, 1)
+    review = round_down(plan.review_share * plan.size + plan.rng(Stream.REVIEW_COUNT).random())
+    repeats = plan.allow_repeat and plan.size > counts.total > 0
+    fill = repeats or plan.short == "fill"
+    places = count_places(counts, size=plan.size, audit=share_m, review=review, fill=fill, unit=plan.unit)
+    if repeats:
+        total = plan.size - plan.size % plan.unit
+        places = Places(uncut=plan.size, total=total, audit=min(share_m, total, counts.total))
+    if places.total > counts.total:
+        return _draw_with_repeats(frame, classes, plan, places, review)
+    selected_N = _selected(classes, plan, places, review)
+    units_N = integer_sizes(selected_N, places.selected)
+    selected_N = units_N / UNIT
+    order = keyed_order(len(units_N), plan.rng(Stream.BLOCK_ORDER))
+    chosen = systematic(units_N, order, int(plan.rng(Stream.SYSTEMATIC_START).integers(0, UNIT)))
+    rows, audit = _with_audit(chosen, np.flatnonzero(classes.gain_N), places, plan)
+    outside = counts.total - places.selected
+    inclusion_N = selected_N.copy()
+    if places.audit:
+        inclusion_N += np.where(classes.gain_N > 0, (1.0 - selected_N) * (places.audit / outside), 0.0)
+    return _drawn(
+        frame,
+        plan,
+        rows=rows,
+        audit=audit,
+        places=places,
+        reason=_reason(frame, classes, plan, places, share_m, review),
+        selected_N=selected_N,
+        expected_N=inclusion_N,
+        due_unplaced=int(np.count_nonzero(inclusion_N[classes.due_N] < 1.0)),
+    )
+
+
+def draw_uniform(frame: DrawFrame, plan: DrawPlan) -> Drawn:
+    """One draw for audit, held-out, control or probe tickets: simple random sampling without replacement, π = K/N_e.
+
+    Rest, utilities and shares play no part, and no ticket is marked as audit: the purpose of the whole batch says
+    what it is. With `allow_repeat` and more places than rows, each row gets ⌊K/N_e⌋ tickets and the rest are drawn.
+    """
+    eligible = np.flatnonzero(frame.frame_N & ~_blocked(frame, plan))
+    num = len(eligible)
+    uncut = plan.size if plan.allow_repeat and num else min(plan.size, num)
+    places = Places(uncut=uncut, total=uncut - uncut % plan.unit, audit=0)
+    base, extra = divmod(places.total, num) if num else (0, 0)
+    chosen = eligible[uniform_order_prefix(num, extra, plan.rng(Stream.UNIFORM_ORDER))]
+    expected_N = np.zeros(len(frame.frame_N))
+    expected_N[eligible] = places.total / max(num, 1)
+    if places.total == plan.size:
+        reason = None
+    elif not np.any(frame.frame_N):
+        reason = ShortReason.POOL_EMPTY
+    elif uncut == plan.size:
+        reason = ShortReason.DIVISOR
+    elif num == 0 or np.count_nonzero(frame.frame_N) >= plan.size:
+        reason = ShortReason.ALL_IN_FLIGHT
+    else:
+        reason = ShortReason.POOL_EXHAUSTED
+    return _drawn(
+        frame,
+        plan,
+        rows=np.concatenate([np.repeat(eligible, base), chosen]),
+        audit=np.zeros(places.total, bool),
+        places=places,
+        reason=reason,
+        selected_N=expected_N,
+        expected_N=expected_N,
+        due_unplaced=0,
+    )
+
+
+def _blocked(frame: DrawFrame, plan: DrawPlan) -> np.ndarray:
+    """Rows of the frame that this draw may not touch; with repeats allowed there are none."""
+    return np.zeros(len(frame.frame_N), bool) if plan.allow_repeat else frame.frame_N & frame.blocked_N
+
+
+def _checked_utility(utility_N: np.ndarray, frame: DrawFrame) -> np.ndarray:
+    """Utilities scaled to a largest value of 1, so that no sum over the pool overflows."""
+    if len(utility_N) != len(frame.frame_N):
+        raise ValueError(f"{len(utility_N)} utilities for {len(frame.frame_N)} rows")
+    largest = float(utility_N.max(initial=0.0))
+    if not (largest < np.inf and float(utility_N.min(initial=0.0)) >= 0.0):
+        row = int(np.argmin(np.isfinite(utility_N) & (utility_N >= 0.0)))
+        raise ValueError(f"utilities must be finite and >= 0; row {row} has {utility_N[row]}")
+    return utility_N / largest if largest > 0.0 else utility_N.astype(np.float64)
+
+
+def _classes(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan, eligible_N: np.ndarray) -> Classes:
+    resting_N = eligible_N & (frame.resting_code_N != RestingCode.NONE)
+    if plan.exact_uniform:
+        resting_N = np.zeros_like(eligible_N)
+    return Classes(
+        active_N=eligible_N & ~resting_N,
+        resting_N=resting_N,
+        due_N=resting_N & frame.due_N,
+        waited_N=frame.waited_N,
+        gain_N=np.where(eligible_N, 1.0 + frame.credit_N, 0.0),
+        utility_N=utility_N,
+    )
+
+
+def _selected(classes: Classes, plan: DrawPlan, places: Places, review: int) -> np.ndarray:
+    if places.selected == 0:
+        return np.zeros(len(classes.gain_N))
+    if plan.exact_uniform:
+        return uniform_inclusion(classes.gain_N, places)
+    return selected_inclusion(
+        classes, selected=places.selected, review=review, floor=plan.floor, audited=places.audit > 0
+    )
+
+
+def _with_audit(
+    chosen: np.ndarray, eligible: np.ndarray, places: Places, plan: DrawPlan
+) -> tuple[np.ndarray, np.ndarray]:
+    """The chosen rows S with the audit's rows behind them, and which of all these are audit tickets.
+
+    Of the first m + |S| rows of the permutation at most |S| lie in S, so m outside it are always among them.
+    """
+    length = min(places.total, len(eligible)) if places.audit else 0
+    prefix = eligible[uniform_order_prefix(len(eligible), length, plan.rng(Stream.AUDIT_ORDER))]
+    added = prefix[~np.isin(prefix, chosen)][: places.audit]
+    rows = np.concatenate([chosen, added])
+    return rows, np.isin(rows, prefix[: places.audit])
+
+
+def _draw_with_repeats(frame: DrawFrame, classes: Classes, plan: DrawPlan, places: Places, review: int) -> Drawn:
+    """More tickets than eligible rows: ⌊K/N_e⌋ each, and K mod N_e rows one more by the systematic design."""
+    eligible = np.flatnonzero(classes.gain_N)
+    base, extra = divmod(places.total, len(eligible))
+    # Every row has a ticket for sure, so none needs the floor that an absent audit would call for.
+    part = Places(uncut=extra, total=extra, audit=0)
+    if plan.exact_uniform or extra == 0:
+        selected_N = _selected(classes, plan, part, review)
+    else:
+        selected_N = selected_inclusion(classes, selected=extra, review=review, floor=plan.floor, audited=True)
+    units_N = integer_sizes(selected_N, extra)
+    order = keyed_order(len(units_N), plan.rng(Stream.BLOCK_ORDER))
+    chosen = systematic(units_N, order, int(plan.rng(Stream.SYSTEMATIC_START).integers(0, UNIT)))
+    audit = np.zeros(places.total, bool)
+    audit[uniform_order_prefix(len(eligible), places.audit, plan.rng(Stream.AUDIT_ORDER)) * base] = True
+    return _drawn(
+        frame,
+        plan,
+        rows=np.concatenate([np.repeat(eligible, base), chosen]),
+        audit=audit,
+        places=places,
+        reason=_reason(frame, classes, plan, places, places.audit, review),
+        selected_N=units_N / UNIT,
+        expected_N=np.where(classes.gain_N > 0, base + units_N / UNIT, 0.0),
+        due_unplaced=0,
+    )
+
+
+def _drawn(
+    frame: DrawFrame,
+    plan: DrawPlan,
+    *,
+    rows: np.ndarray,
+    audit: np.ndarray,
+    places: Places,
+    reason: ShortReason | None,
+    selected_N: np.ndarray,
+    expected_N: np.ndarray,
+    due_unplaced: int,
+) -> Drawn:
+    """Shuffles the tickets and attaches their chances and weights."""
+    shuffle = permutation(len(rows), plan.rng(Stream.TICKET_ORDER))
+    rows_K = rows[shuffle].astype(np.int64)
+    num_frame = int(np.count_nonzero(frame.frame_N))
+    blocked = int(np.count_nonzero(_blocked(frame, plan)))
+    expected_K = expected_N[rows_K]
+    ht_weight_K = places.total * (1.0 + frame.credit_N[rows_K]) / (num_frame * expected_K)
+    if plan.exact_uniform or plan.weights == "none":
+        weight_K = np.ones(len(rows_K))
+    else:
+        weight_K = np.minimum(ht_weight_K, plan.max_weight) if plan.weights == "clipped" else ht_weight_K
+    inclusion_N = np.minimum(1.0, expected_N)
+    return Drawn(
+        rows_K=rows_K,
+        audit_K=audit[shuffle],
+        inclusion_K=inclusion_N[rows_K],
+        weight_K=weight_K,
+        ht_weight_K=ht_weight_K,
+        reason=reason,
+        frame=num_frame,
+        eligible=num_frame - blocked,
+        blocked=blocked,
+        num_audit=places.audit,
+        due_unplaced=due_unplaced,
+        inclusion_N=inclusion_N,
+        selected_inclusion_N=selected_N,
+        expected_N=expected_N,
+    )
+
+
+def _reason(
+    frame: DrawFrame, classes: Classes, plan: DrawPlan, places: Places, audit: int, review: int
+) -> ShortReason | None:
+    """Why the batch is short; the cause that a caller can do something about comes first."""
+    if places.total == plan.size:
+        return None
+    if not np.any(frame.frame_N):
+        return ShortReason.POOL_EMPTY
+    if places.uncut == plan.size:
+        return ShortReason.DIVISOR
+    unblocked = _classes(frame, classes.utility_N, plan, frame.frame_N).counts
+    fill = plan.short == "fill"
+    free = count_places(unblocked, size=plan.size, audit=audit, review=review, fill=fill, unit=1)
+    eligible = classes.counts
+    if eligible.total == 0 or free.total == plan.size or (eligible.active == 0 and unblocked.active > 0):
+        return ShortReason.ALL_IN_FLIGHT
+    if unblocked.active == 0 and not fill:
+        code_N = frame.resting_code_N[frame.frame_N]
+        mastered = np.count_nonzero(code_N == RestingCode.MASTERED)
+        return ShortReason.ALL_MASTERED if 2 * mastered >= len(code_N) else ShortReason.ALL_DEFERRED
+    return ShortReason.POOL_EXHAUSTED

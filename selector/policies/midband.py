@@ -1,0 +1,47 @@
+"""Prompts whose groups are likely to be informative, as much more often as the claim of the run allows.
+
+Built by `build_policy`. N rows, G rollouts of a group, p the pass rate under the belief.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from predictors.base import Beliefs
+from predictors.value import informative_probability
+from selector.config import Advantage, PolicyConfig, Weights
+from selector.policies.base import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Midband(Policy):
+    """u = P(informative)^power without weights; with weights, the root of the expected squared step, E[g²]^½.
+
+    With weights the expected step is the uniform one whatever the utility, and the variance of the weighted step,
+    Σ E[g²]/π, is least at π ∝ E[g²]^½. A GRPO group has unit variance if it is informative and no step otherwise, so
+    E[g²] is P(informative); without division by the standard deviation (RLOO, Dr. GRPO) it is E[p(1−p)]. A higher power
+    would only add variance. Without weights there is no such limit: nearly all tickets can go to groups that teach.
+    """
+
+    weights: Weights
+    advantage: Advantage
+    power: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.power < np.inf:
+            raise ValueError(f"power must be finite and > 0, got {self.power}")
+
+    @classmethod
+    def from_config(cls, config: PolicyConfig, *, weights: Weights, advantage: Advantage) -> Self:
+        return cls(weights=weights, advantage=advantage, power=config.power)
+
+    def utility(self, beliefs: Beliefs, *, group_size: int) -> np.ndarray:
+        if self.weights != "none" and self.advantage != "grpo":
+            outcome_variance_N = beliefs.mean_N * (1.0 - beliefs.mean_N) - beliefs.variance_N
+            return np.sqrt(np.maximum(outcome_variance_N, 0.0))
+        informative_N = informative_probability(beliefs.mean_N, beliefs.variance_N, group_size)
+        if self.weights != "none":
+            return np.sqrt(informative_N)
+        utility_N: np.ndarray = informative_N**self.power
+        return utility_N

@@ -1,0 +1,28 @@
+"""Every prompt alike: the policy of a run that only wants the audit and the ledger, and the arm others are compared
+with.
+
+Built by `build_policy`. Looks at no belief.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from predictors.base import Beliefs
+from selector.config import Advantage, PolicyConfig, Weights
+from selector.policies.base import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform(Policy):
+    """u = 1."""
+
+    exact_uniform: ClassVar[bool] = True
+
+    @classmethod
+    def from_config(cls, config: PolicyConfig, *, weights: Weights, advantage: Advantage) -> Self:
+        return cls()
+
+    def utility(self, beliefs: Beliefs, *, group_size: int) -> np.ndarray:
+        return np.ones(len(beliefs.mean_N))
