@@ -38,8 +38,9 @@ PRESETS: dict[str, Preset] = {
                 utility="informative",
                 power=4.0,
                 floor=0.1,
-            ), source="midband", sentence="Draws prompts whose group is likely to be informative, and leaves a tenth
-            of the places to all others.",
+            ),
+            source="midband",
+            sentence="Draws prompts whose groups are likely to be informative; a tenth of the places is open to all.",
         ),
     )
 }
