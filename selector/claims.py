@@ -4,10 +4,10 @@ Called by the engine at each draw and by the presets' listing. Knows configurati
 applied the weights is settled later, by the audit.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 
-from selector.config import Advantage, RunConfig
+from selector.config import Advantage, LossAggregation, Weights
 
 
 class ClaimType(StrEnum):
@@ -34,37 +34,48 @@ class Claim:
 
     type: ClaimType
     objective: str
-    conditions: list[str]
+    conditions: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready, in field order."""
+        return {**asdict(self), "type": str(self.type), "conditions": list(self.conditions)}
 
 
-FULL_GROUP = "every ticket is trained on with its full group"
+FIXED_GROUP = "every ticket is trained on with its full group"
 KEPT_DENOMINATOR = "the sum over tickets is divided by the K of the answer, not by the groups that came back"
 WEIGHTS_APPLIED = "each ticket's loss is multiplied by its weight, and steps report weights_applied"
 NOTHING_LOST = "reports do not go missing for reasons that depend on the outcome"
 
 
-def derive_claim(config: RunConfig, *, empirical: bool = False) -> Claim:
-    """The claim of policy x weights x loss aggregation x advantage.
+def derive_claim(
+    *,
+    uniform: bool,
+    empirical: bool,
+    weights: Weights,
+    loss_aggregation: LossAggregation,
+    advantage: Advantage,
+) -> Claim:
+    """The claim of a design x weights x loss aggregation x advantage.
 
-    empirical: the design gives some prompts no chance, or chances nobody knows (top-k without a floor). A policy with
-    floor 0 is such a design. A mean over tokens is a ratio whose denominator depends on the draw, so no weight makes it
-    unbiased; a mean over sequences is one over prompts as long as groups are of one size.
+    uniform: the policy treats all prompts alike. empirical: the design gives some prompts no chance, or chances
+    nobody knows (top-k without a floor). A mean over tokens is a ratio whose denominator depends on the draw, so no
+    weight makes it unbiased; a mean over sequences is one over prompts as long as groups are of one size.
     """
-    objective = OBJECTIVE[config.advantage]
-    if config.is_uniform:
-        return Claim(type=ClaimType.EXACT, objective=objective, conditions=[NOTHING_LOST])
-    if empirical or config.policy.floor <= 0.0:
-        return Claim(type=ClaimType.EMPIRICAL, objective="not known", conditions=[])
-    if config.weights == "horvitz_thompson" and config.loss_aggregation != "per_token":
+    objective = OBJECTIVE[advantage]
+    if empirical:
+        return Claim(type=ClaimType.EMPIRICAL, objective="not known", conditions=())
+    if uniform:
+        return Claim(type=ClaimType.EXACT, objective=objective, conditions=(NOTHING_LOST,))
+    if weights == "horvitz_thompson" and loss_aggregation != "per_token":
         conditions = [WEIGHTS_APPLIED, KEPT_DENOMINATOR, NOTHING_LOST]
-        if config.loss_aggregation == "per_sequence":
-            conditions.append(FULL_GROUP)
-        return Claim(type=ClaimType.UNBIASED, objective=objective, conditions=conditions)
-    if config.weights == "none":
+        if loss_aggregation == "per_sequence":
+            conditions.append(FIXED_GROUP)
+        return Claim(type=ClaimType.UNBIASED, objective=objective, conditions=tuple(conditions))
+    if weights == "none":
         why = "each prompt counted by its chance of being drawn: w(p) as the audit reports it"
-    elif config.loss_aggregation == "per_token":
+    elif loss_aggregation == "per_token":
         why = "a mean over tokens, which is a ratio: prompts with long answers count for more"
     else:
         why = "weights cut at max_weight, so rarely drawn prompts count for less: w(p) as the audit reports it"
-    applied = [] if config.weights == "none" else [WEIGHTS_APPLIED]
-    return Claim(type=ClaimType.MODIFIED, objective=f"{objective}; {why}", conditions=[*applied, NOTHING_LOST])
+    applied = () if weights == "none" else (WEIGHTS_APPLIED,)
+    return Claim(type=ClaimType.MODIFIED, objective=f"{objective}; {why}", conditions=(*applied, NOTHING_LOST))

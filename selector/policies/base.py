@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from predictors.base import Beliefs
-from selector.config import RunConfig
+from selector.config import Advantage, PolicyConfig, Weights
 
 
 class Policy(ABC):
@@ -24,13 +24,9 @@ class Policy(ABC):
 
     @classmethod
     @abstractmethod
-    def from_config(cls, config: RunConfig) -> Self:
+    def from_config(cls, config: PolicyConfig, *, weights: Weights, advantage: Advantage) -> Self:
         """The policy of a run. Raises ValueError naming a value out of range."""
 
     @abstractmethod
-    def utility(self, beliefs: Beliefs, informative_N: np.ndarray, group_size: int) -> np.ndarray:
-        """Worth of one ticket by row: (N,) float64, finite and >= 0. N is whatever rows the beliefs are of.
-
-        informative_N: (N,) in [0, 1), P(informative) for groups of `group_size` under these beliefs, which the caller
-        needs anyway and computes once.
-        """
+    def utility(self, beliefs: Beliefs, *, group_size: int) -> np.ndarray:
+        """Worth of one ticket by row: (N,) float64, finite and >= 0. N is whatever rows the beliefs are of."""

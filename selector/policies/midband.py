@@ -9,7 +9,8 @@ from typing import Self
 import numpy as np
 
 from predictors.base import Beliefs
-from selector.config import Advantage, RunConfig, Weights
+from predictors.value import informative_probability
+from selector.config import Advantage, PolicyConfig, Weights
 from selector.policies.base import Policy
 
 
@@ -32,14 +33,15 @@ class Midband(Policy):
             raise ValueError(f"power must be finite and > 0, got {self.power}")
 
     @classmethod
-    def from_config(cls, config: RunConfig) -> Self:
-        return cls(weights=config.weights, advantage=config.advantage, power=config.policy.power)
+    def from_config(cls, config: PolicyConfig, *, weights: Weights, advantage: Advantage) -> Self:
+        return cls(weights=weights, advantage=advantage, power=config.power)
 
-    def utility(self, beliefs: Beliefs, informative_N: np.ndarray, group_size: int) -> np.ndarray:
+    def utility(self, beliefs: Beliefs, *, group_size: int) -> np.ndarray:
         if self.weights != "none" and self.advantage != "grpo":
             outcome_variance_N = beliefs.mean_N * (1.0 - beliefs.mean_N) - beliefs.variance_N
             return np.sqrt(np.maximum(outcome_variance_N, 0.0))
+        informative_N = informative_probability(beliefs.mean_N, beliefs.variance_N, group_size)
         if self.weights != "none":
             return np.sqrt(informative_N)
-        utility_N: np.ndarray = np.power(informative_N, self.power)
+        utility_N: np.ndarray = informative_N**self.power
         return utility_N

@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from predictors.base import Beliefs
-from selector.config import RunConfig
+from selector.config import Advantage, PolicyConfig, Weights
 from selector.policies.base import Policy
 
 
@@ -21,8 +21,8 @@ class Uniform(Policy):
     exact_uniform: ClassVar[bool] = True
 
     @classmethod
-    def from_config(cls, config: RunConfig) -> Self:
+    def from_config(cls, config: PolicyConfig, *, weights: Weights, advantage: Advantage) -> Self:
         return cls()
 
-    def utility(self, beliefs: Beliefs, informative_N: np.ndarray, group_size: int) -> np.ndarray:
+    def utility(self, beliefs: Beliefs, *, group_size: int) -> np.ndarray:
         return np.ones(len(beliefs.mean_N))
