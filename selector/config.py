@@ -60,10 +60,6 @@ class RunConfig:
                 "lower min_rollouts"
             )
 
-    @property
-    def is_uniform(self) -> bool:
-        return self.policy.utility == "uniform"
-
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, in field order."""
         return asdict(self)

@@ -4,7 +4,7 @@
 """
 
 import hashlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import ceil
 from typing import Literal
 
@@ -12,14 +12,15 @@ import numpy as np
 
 from predictors.base import Beliefs
 from predictors.value import informative_probability
-from selector.claims import derive_claim
-from selector.draw import Drawn, DrawFrame, DrawPlan, draw, draw_uniform
+from selector.claims import Claim, derive_claim
+from selector.config import RunConfig
+from selector.draw import DrawFrame, Drawn, DrawPlan, draw, draw_uniform
 from selector.errors import BatchConflict, RevisitImpossible
 from selector.events import BatchDrawn
 from selector.observations import NUM_DIFFICULTY_BINS, observation_ranges
 from selector.policies import build_policy
 from selector.reports import check_branch
-from selector.revisits import due_now, revisit_draws
+from selector.revisits import due_now, revisit_draws, waited
 from selector.state import DrawnBatch, RunState
 from selector.types import PURPOSE_CODE, Lifecycle, Purpose
 
@@ -42,6 +43,18 @@ class DrawRequest:
     @property
     def key(self) -> tuple[str, int, int]:
         return (self.purpose.value, self.index, self.refill)
+
+
+def claim_of(config: RunConfig) -> Claim:
+    """What the run's configuration lets it claim."""
+    policy = build_policy(config.policy, weights=config.weights, advantage=config.advantage)
+    return derive_claim(
+        uniform=policy.exact_uniform,
+        empirical=False,
+        weights=config.weights,
+        loss_aggregation=config.loss_aggregation,
+        advantage=config.advantage,
+    )
 
 
 def find_drawn(state: RunState, request: DrawRequest) -> DrawnBatch | None:
@@ -91,7 +104,9 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         credit_N=state.rows["credit_N"] if is_train else np.zeros(state.num_rows, np.int32),
         resting_code_N=_resting_codes(state),
         due_N=due_revisits(state, period),
+        waited_N=waited(state.revisit_position_N, state.train_draws, period) if period else None,
     )
+    policy = build_policy(config.policy, weights=config.weights, advantage=config.advantage)
     plan = DrawPlan(
         size=request.size,
         group_size=request.group_size,
@@ -103,15 +118,14 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         floor=config.policy.floor,
         weights=config.weights,
         max_weight=config.max_weight,
-        exact_uniform=config.is_uniform,
+        exact_uniform=policy.exact_uniform,
         seed=config.seed,
         purpose_code=PURPOSE_CODE[request.purpose],
         index=request.index,
         refill=request.refill,
     )
     if is_train:
-        policy = build_policy(config)
-        drawn = draw(frame, policy.utility(beliefs, informative_N, request.group_size), plan)
+        drawn = draw(frame, policy.utility(beliefs, group_size=request.group_size), plan)
     else:
         drawn = draw_uniform(frame, plan)
     return _record(state, request, frame, beliefs, informative_N, drawn, period, now)
@@ -162,7 +176,7 @@ def _record(
         allow_repeat=request.allow_repeat,
         policy_version=request.policy_version,
         config_hash=state.config_hash,
-        claim=asdict(derive_claim(config)),
+        claim=claim_of(config).to_dict(),
         reason=drawn.reason,
         frame=drawn.frame,
         eligible=drawn.eligible,
@@ -206,8 +220,8 @@ def _period(state: RunState, request: DrawRequest, num_frame: int) -> int:
     smallest = revisit_draws(num_frame, config.review_share, request.size, num_audit)
     if config.revisit_draws is not None and config.revisit_draws < smallest:
         raise RevisitImpossible(
-            f"revisit_draws {config.revisit_draws} is too small: with {num_frame} prompts, batches of {request.size} and "
-            f"review_share {config.review_share}, each can be revisited every {smallest} draws at best"
+            f"revisit_draws {config.revisit_draws} is too small: with {num_frame} prompts, batches of {request.size} "
+            f"and review_share {config.review_share}, each can be revisited every {smallest} draws at best"
         )
     return config.revisit_draws or smallest
 
@@ -219,7 +233,9 @@ def _resting_codes(state: RunState) -> np.ndarray:
 
 
 def _credit(credit_N: np.ndarray, pass_rate_N: np.ndarray, degenerate_N: np.ndarray, num_frame: int) -> list[float]:
-    """What blocked prompts are owed, per prompt of the frame: draws, and the part of each quantity predicted for them."""
+    """What blocked prompts are owed, per prompt of the frame: draws, and the part of each quantity predicted for
+    them.
+    """
     held = np.flatnonzero(credit_N)
     owed = credit_N[held].astype(np.float64)
     sums = (owed.sum(), owed @ pass_rate_N[held], owed @ degenerate_N[held])

@@ -1,7 +1,8 @@
 """The engine of one run: decisions that change nothing, and `apply`, the one method that changes state.
 
-`api` keeps one per run: it asks for events, applies them, stores them, answers. Live use and replay call the same `apply`,
-so the state after a crash is the state before it. No clock, no I/O: time is an argument, randomness is keyed by counters.
+`api` keeps one per run: it asks for events, applies them, stores them, answers. Live use and replay call the same
+`apply`, so the state after a crash is the state before it. No clock, no I/O: time is an argument, randomness is keyed
+by counters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -115,7 +116,9 @@ class RunEngine:
         return TicketsExpired(tickets=tickets, closings=[self._expired(ticket) for ticket in tickets])
 
     def record_step(self, request: StepRequest) -> tuple[StepRecorded | None, list[Refusal]]:
-        """The event of a step, None for a duplicate, and the tickets in `trained` that cannot be. Raises StepConflict."""
+        """The event of a step, None for a duplicate, and the tickets in `trained` that cannot be. Raises
+        StepConflict.
+        """
         trained, rejected = self._trained(request.trained)
         event = StepRecorded(
             branch=self.state.branch,
@@ -203,4 +206,3 @@ class RunEngine:
             else:
                 ordinals.append(ticket)
         return ordinals, rejected
-

@@ -1,7 +1,8 @@
 """The log of a run: every fact that ever changed its state, as a frozen value with a JSON form.
 
-`RunEngine` makes these and folds them; `api` stores them in order. Fields marked `attached` are too large for the log or
-are derivable from it: they are left out of the JSON form and put back by an `Archive` before the event is applied again.
+`RunEngine` makes these and folds them; `api` stores them in order. Fields marked `attached` are too large for the log
+or are derivable from it: they are left out of the JSON form and put back by an `Archive` before the event is applied
+again.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """How each event changes a run's state: the fold over the log.
 
-`RunEngine.apply` calls `fold` and nothing else does. Deterministic: no clock, no randomness; the same events give the same
-state to the bit. Decisions (who was drawn, which rollout counts, how a ticket closed) are in the events already.
+`RunEngine.apply` calls `fold` and nothing else does. Deterministic: no clock, no randomness; the same events give the
+same state to the bit. Decisions (who was drawn, which rollout counts, how a ticket closed) are in the events already.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ import numpy as np
 from predictors.base import Observations
 from selector import restoring
 from selector.config import RunConfig
+from selector.drawing import due_revisits
 from selector.events import (
     BatchDrawn,
     CheckpointMade,
@@ -26,13 +27,11 @@ from selector.events import (
     StepRecorded,
     TicketsExpired,
 )
-from selector.drawing import due_revisits
 from selector.revisits import next_overdue
 from selector.state import Checkpoint, DrawnBatch, RunState
 from selector.tickets import hash_id
 from selector.types import (
     PURPOSE_CODE,
-    PURPOSES,
     UNSEEN_BY_BELIEFS,
     Lifecycle,
     Purpose,
@@ -100,6 +99,9 @@ def close(state: RunState, tickets: Sequence[int], closings: Sequence[Closing]) 
     np.subtract.at(state.in_flight_N, rows, 1)
     for ticket in tickets:
         del state.book.open[ticket]
+    for ticket in ordinals[reported].tolist():
+        versions = state.book.rollouts["version"][state.book.slots(ticket)]
+        table["reported_version"][ticket] = versions[versions >= 0].min()
     for ticket in ordinals[~reported].tolist():
         state.ledger.move(
             state.source_of(ticket),
@@ -176,13 +178,12 @@ def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
     if state.dry_draws >= DRY_DRAWS_ALARM and "no_usable_groups" not in state.alarms:
         state.alarms["no_usable_groups"] = {
             "alarm": "no_usable_groups",
-            "detail": f"{state.dry_draws} train draws without one usable group; check the grader, max_lag and the workers",
+            "detail": f"{state.dry_draws} train draws without a usable group; check the grader, max_lag, the workers",
             "draws": state.train_draws,
         }
 
 
 def _report(state: RunState, event: RolloutsReported) -> None:
-    table, rollouts = state.book.tickets, state.book.rollouts
     closed: list[int] = []
     closings: list[Closing] = []
     for group in event.groups:
@@ -191,9 +192,6 @@ def _report(state: RunState, event: RolloutsReported) -> None:
         if group.n:
             _add_rollouts(state, group)
         if group.closing is not None:
-            versions = rollouts["version"][state.book.slots(group.ticket)]
-            known = versions[versions >= 0]
-            table["reported_version"][group.ticket] = known.min() if len(known) else state.policy_version
             closed.append(group.ticket)
             closings.append(group.closing)
     for refused in event.refused:
@@ -270,4 +268,3 @@ def _next_deadline(state: RunState) -> float:
 
 def _floats(values: Sequence[float | None]) -> np.ndarray:
     return np.array([np.nan if value is None else value for value in values], np.float64)
-

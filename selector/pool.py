@@ -37,12 +37,16 @@ class PoolState:
     @cached_property
     def frame_N(self) -> np.ndarray:
         """(N,) bool: prompts of the train split neither quarantined nor absent."""
-        return (self.split_N == Split.TRAIN) & ~self.absent_N & ~self.quarantined_N
+        return self._present(Split.TRAIN)
 
     @cached_property
     def heldout_N(self) -> np.ndarray:
         """(N,) bool: prompts of the held-out split neither quarantined nor absent."""
-        return (self.split_N == Split.HELDOUT) & ~self.absent_N & ~self.quarantined_N
+        return self._present(Split.HELDOUT)
+
+    def _present(self, split: Split) -> np.ndarray:
+        present_N: np.ndarray = (self.split_N == split) & ~self.absent_N & ~self.quarantined_N
+        return present_N
 
     def category_of(self, row: int) -> str | None:
         code = int(self.category_N[row])

@@ -1,8 +1,8 @@
 """Reports: which rollouts count, which were sent before, which are refused, and what closes a ticket.
 
-`RunEngine.report` calls `decide`, which changes nothing: it returns one event with everything that counted, or none, and
-the counts of the answer. Rules in order, per rollout: known with equal values is a duplicate; known with other values a
-conflict; unknown on a ticket that is not open is late; beyond the group size is refused.
+`RunEngine.report` calls `decide`, which changes nothing: it returns one event with everything that counted, or none,
+and the counts of the answer. Rules in order, per rollout: known with equal values is a duplicate; known with other
+values a conflict; unknown on a ticket that is not open is late; beyond the group size is refused.
 """
 
 from collections.abc import Sequence
@@ -137,7 +137,10 @@ def _find(state: RunState, group: GroupIn, decision: Decision) -> int | None:
     if name is not None and name.run != state.run:
         decision.rejected.append(
             Refusal(
-                ticket=group.ticket, n=None, code="wrong_run", detail=f"the ticket is of run {name.run!r}, not {state.run!r}"
+                ticket=group.ticket,
+                n=None,
+                code="wrong_run",
+                detail=f"the ticket is of run {name.run!r}, not {state.run!r}",
             )
         )
         return None
@@ -159,10 +162,10 @@ def _load(state: RunState, ticket: int) -> _Draft:
         fragments: dict[int, tuple[float | None, int]] = {fragment: (known, tokens)} if arrived else {}
         for other, (value, cost) in state.book.fragments.get(slots.start + i, {}).items():
             fragments[other] = (None if np.isnan(value) else value, cost)
-        loaded.append(
-            _Slot(arrived, known, None if np.isnan(reward) else reward, status, tokens, fragments, id_hash)
-        )
-    return _Draft(ticket, int(table["state"][ticket]), int(table["reason"][ticket]), int(table["attempt"][ticket]), loaded)
+        loaded.append(_Slot(arrived, known, None if np.isnan(reward) else reward, status, tokens, fragments, id_hash))
+    return _Draft(
+        ticket, int(table["state"][ticket]), int(table["reason"][ticket]), int(table["attempt"][ticket]), loaded
+    )
 
 
 class _GroupDecision:
@@ -203,8 +206,8 @@ class _GroupDecision:
         size = len(self.draft.slots)
         if len(self.group.rollouts) != size and not self.group.final:
             raise ReportInvalid(
-                f"ticket {self.group.ticket!r}: rollout {place} of {len(self.group.rollouts)} has neither `n` nor `id`; "
-                f"give one, send all {size} rollouts, or set `final`"
+                f"ticket {self.group.ticket!r}: rollout {place} of {len(self.group.rollouts)} has neither `n` nor "
+                f"`id`; give one, send all {size} rollouts, or set `final`"
             )
         return place
 
@@ -266,7 +269,9 @@ class _GroupDecision:
                 return None
             return self._conflict(rollout, n, "it was reported with other values; the first stand")
         if outcome != slot.outcome:
-            return self._conflict(rollout, n, f"fragment {rollout.fragment} has another outcome than the fragments before")
+            return self._conflict(
+                rollout, n, f"fragment {rollout.fragment} has another outcome than the fragments before"
+            )
         self._accept(rollout, n, id_hash)
         self.decision.applied += 1
         return None
@@ -313,9 +318,11 @@ class _GroupDecision:
         complete = all(slot.arrived for slot in draft.slots)
         if void is None and not complete and not self.group.final:
             return None
-        columns = tuple(
-            zip(*((s.outcome, s.reward, s.status) for s in draft.slots if s.arrived), strict=True)
-        ) or ((), (), ())
+        columns = tuple(zip(*((s.outcome, s.reward, s.status) for s in draft.slots if s.arrived), strict=True)) or (
+            (),
+            (),
+            (),
+        )
         closing = judge(*columns, config=self.state.config, void=void)
         draft.state = TicketState.REPORTED if closing.reported else TicketState.VOID
         draft.reason = closing.reason

@@ -1,7 +1,7 @@
 """Everything a run knows, as data: the value that `fold` changes and everyone else reads.
 
-Two parts: what a restore takes back (beliefs, credits, lifecycle, counters: `rewindable`) and what it does not (tickets,
-batches, ledger, the pool).
+Two parts: what a restore takes back (beliefs, credits, lifecycle, counters: `rewindable`) and what it does not
+(tickets, batches, ledger, the pool).
 """
 
 from collections.abc import Mapping
@@ -149,7 +149,8 @@ class RunState:
             category_N = self.pool.category_N + 1
             estimator = make_estimator(self.config)
             estimator.resize(category_N[:size])
-            estimator.load_state({k.removeprefix("estimator."): v for k, v in saved.items() if k.startswith("estimator.")})
+            prefix = "estimator."
+            estimator.load_state({k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)})
             estimator.resize(category_N)
             self.estimator = estimator
 

@@ -37,7 +37,16 @@ TICKET_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
     "informative": (np.int8, UNKNOWN),
     "tokens": (np.int64, 0),  # of the current attempt
 }
-ATTEMPT_COLUMNS = ("ended_seq", "reported_version", "draws_between", "arrived", "scored", "passes", "informative", "tokens")
+ATTEMPT_COLUMNS = (
+    "ended_seq",
+    "reported_version",
+    "draws_between",
+    "arrived",
+    "scored",
+    "passes",
+    "informative",
+    "tokens",
+)
 ROLLOUT_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
     "arrived": (np.bool_, 0),
     "fragment": (np.int32, 0),  # the fragment that came first

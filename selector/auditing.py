@@ -1,0 +1,108 @@
+"""From a run's batches and tickets to the audit: which draws it speaks of, and what each left behind.
+
+`api` calls `audit_run`. The window is the current configuration's segment of surviving train draws, up to the first
+whose tickets have not all ended: to skip a slow draw would select draws by their outcome.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from selector.audit import Audit, audit
+from selector.claims import Claim, ClaimType
+from selector.drawing import claim_of, difficulty_bins
+from selector.observations import DrawRecord
+from selector.state import DrawnBatch, RunState
+from selector.types import Purpose, TicketState
+
+LEVEL = 0.95
+
+
+def audit_run(state: RunState, level: float = LEVEL) -> Audit:
+    """The audit of the run's current segment."""
+    batches = _window(state)
+    last, first = (batches[-1].event, batches[0].event) if batches else (None, None)
+    open_credit = last.open_credit if last else [0.0, 0.0, 0.0]
+    carried = first.carried_credit if first else [0.0, 0.0, 0.0]
+    return audit(
+        [_record(state, batch) for batch in batches],
+        level=level,
+        categories=state.pool.categories,
+        audit_share=state.config.audit_share,
+        informative_only=state.config.feed == "informative_only",
+        open_credit=open_credit[0],
+        open_credit_predicted_pass=open_credit[1],
+        open_credit_predicted_degenerate=open_credit[2],
+        carried_credit=carried[0],
+        carried_credit_predicted_pass=carried[1],
+        carried_credit_predicted_degenerate=carried[2],
+    )
+
+
+def claim_realised(state: RunState, found: Audit) -> Claim:
+    """What is left of the run's claim given how the draws went and what the trainer said of its weights."""
+    claim = claim_of(state.config)
+    reasons = list(found.claim_reasons)
+    applied = [step["weights_applied"] for step in state.steps.values()]
+    if state.config.weights != "none" and claim.type is ClaimType.UNBIASED and not (applied and all(applied)):
+        said = "steps report that weights were not applied" if False in applied else "no step reports weights_applied"
+        reasons.append(said)
+    if not reasons or claim.type in (ClaimType.MODIFIED, ClaimType.EMPIRICAL):
+        return claim
+    return replace(claim, type=ClaimType.MODIFIED, conditions=(*claim.conditions, *reasons))
+
+
+def _window(state: RunState) -> list[DrawnBatch]:
+    """Surviving train draws of the segment that handed something out, in order of the log, up to the first
+    unfinished.
+    """
+    window = []
+    ticket_state = state.book.tickets["state"]
+    for batch in state.batches:
+        event = batch.event
+        if not batch.alive or event.purpose != Purpose.TRAIN or batch.seq < state.segment_start or not len(event.row_K):
+            continue
+        if (ticket_state[batch.first_ticket : batch.first_ticket + len(event.row_K)] == TicketState.OPEN).any():
+            break
+        window.append(batch)
+    return window
+
+
+def _record(state: RunState, batch: DrawnBatch) -> DrawRecord:
+    event, table = batch.event, state.book.tickets
+    span = slice(batch.first_ticket, batch.first_ticket + len(event.row_K))
+    back = table["state"][span] == TicketState.REPORTED
+    scored = np.maximum(table["scored"][span], 1)
+    nothing: list[float] = [0.0, 0.0]
+    ranges: dict[str, Any] = {name: tuple(event.ranges.get(name, nothing)) for name in _RANGES}
+    counts = {int(code): count for code, count in event.pool_category.items() if int(code) >= 0}
+    category_C = np.zeros(len(state.pool.categories), np.int64)
+    category_C[list(counts)] = list(counts.values())
+    return DrawRecord(
+        index=event.index,
+        num_tickets=len(event.row_K),
+        num_audit=event.num_audit,
+        frame=event.frame,
+        eligible=event.eligible,
+        weight_K=event.ht_weight_K,
+        credit_K=event.credit_K,
+        audit_K=event.audit_K,
+        predicted_pass_K=event.pass_rate_K,
+        predicted_degenerate_K=1.0 - event.informative_K,
+        base_pass=event.base_pass,
+        base_degenerate=event.base_degenerate,
+        range_pass=ranges["pass"],
+        range_degenerate=ranges["degenerate"],
+        range_pass_uniform=ranges["pass_uniform"],
+        range_degenerate_uniform=ranges["degenerate_uniform"],
+        category_K=state.pool.category_N[event.row_K],
+        difficulty_K=difficulty_bins(event.pass_rate_K),
+        pool_category_C=category_C,
+        pool_difficulty_B=np.array(event.pool_difficulty, np.int64),
+        outcome_K=np.where(back, table["passes"][span] / scored, np.nan),
+        degenerate_K=np.where(back, 1.0 - table["informative"][span], np.nan),
+    )
+
+
+_RANGES = ("pass", "pass_uniform", "degenerate", "degenerate_uniform")

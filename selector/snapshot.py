@@ -1,0 +1,162 @@
+"""A run's whole state as named arrays and one JSON document, and both as checked bytes.
+
+`api` stores snapshots so that a start replays only the tail of the log. Never pickle: arrays are plain numbers in
+numpy's own format. A snapshot records the midband, numpy and platform it was made on, as states are bit-identical
+only there.
+"""
+
+import hashlib
+import io
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from selector.config import RunConfig
+from selector.errors import SnapshotDamaged
+from selector.events import BatchDrawn, RefusedEvidence, event_from_json
+from selector.ledger import Ledger
+from selector.pool import PoolState
+from selector.state import Checkpoint, DrawnBatch, RunState, make_estimator
+
+SCHEMA = 1
+_BATCH_ARRAYS = (
+    "row_K",
+    "audit_K",
+    "inclusion_K",
+    "weight_K",
+    "ht_weight_K",
+    "credit_K",
+    "pass_rate_K",
+    "variance_K",
+    "informative_K",
+)
+_PLAIN = ("seq", "branch", "last_change", "segment_start", "completed")
+
+
+def pack(arrays: Mapping[str, np.ndarray], document: Mapping[str, Any]) -> bytes:
+    """Checksum, then an uncompressed npz of the arrays with the document beside them."""
+    buffer = io.BytesIO()
+    text = json.dumps({**document, "schema": SCHEMA, "made_on": made_on()}, separators=(",", ":")).encode()
+    np.savez(buffer, allow_pickle=False, **{"document": np.frombuffer(text, np.uint8)}, **arrays)
+    body = buffer.getvalue()
+    return hashlib.sha256(body).digest() + body
+
+
+def unpack(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The inverse of `pack`. Raises SnapshotDamaged for a wrong checksum or another schema."""
+    checksum, body = data[:32], data[32:]
+    if hashlib.sha256(body).digest() != checksum:
+        raise SnapshotDamaged("the snapshot's checksum does not match its content")
+    with np.load(io.BytesIO(body), allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    document = json.loads(arrays.pop("document").tobytes())
+    if document["schema"] != SCHEMA:
+        raise SnapshotDamaged(f"the snapshot has schema {document['schema']}, this version reads {SCHEMA}")
+    return arrays, document
+
+
+def made_on() -> dict[str, str]:
+    """Where states are bit-identical: the same numpy on the same kind of machine."""
+    return {"numpy": np.__version__, "machine": platform.machine(), "system": platform.system()}
+
+
+def snapshot(state: RunState) -> bytes:
+    """The whole state. The pool is named by its revision and not stored."""
+    arrays = {
+        **{f"rewindable.{name}": array for name, array in state.rewindable().items()},
+        **state.book.state(),
+        "revisit_position_N": state.revisit_position_N,
+    }
+    for name in _BATCH_ARRAYS:
+        columns = [_batch_column(batch.event, name) for batch in state.batches]
+        arrays[f"batches.{name}"] = np.concatenate(columns) if columns else np.zeros(0)
+    document = {
+        "run": state.run,
+        "config": state.config.to_dict(),
+        "config_hash": state.config_hash,
+        "pool_revision": state.pool.revision,
+        "plain": {name: getattr(state, name) for name in _PLAIN},
+        "batches": [_batch_document(batch) for batch in state.batches],
+        "ledger": state.ledger.to_json(),
+        "steps": list(state.steps.values()),
+        "checkpoints": [[c.step, c.branch, c.seq] for c in state.checkpoints],
+        "restores": state.restores,
+        "alarms": state.alarms,
+        "refused": [asdict(refused) for refusals in state.refused.values() for refused in refusals],
+    }
+    return pack(arrays, document)
+
+
+def restore_snapshot(data: bytes, pools: Mapping[int, PoolState] | Any) -> RunState:
+    """The state again. `pools`: revision -> PoolState, anything with `[]`. Raises SnapshotDamaged."""
+    arrays, document = unpack(data)
+    try:
+        return _state_of(arrays, document, pools[document["pool_revision"]])
+    except (KeyError, ValueError, TypeError) as error:
+        raise SnapshotDamaged(f"the snapshot cannot be read: {error}") from error
+
+
+def _state_of(arrays: dict[str, np.ndarray], document: dict[str, Any], pool: PoolState) -> RunState:
+    config = RunConfig.from_dict(document["config"])
+    state = RunState(
+        run=document["run"],
+        config=config,
+        config_hash=document["config_hash"],
+        pool=pool,
+        estimator=make_estimator(config),
+    )
+    state.revisit_position_N = arrays["revisit_position_N"]
+    state.see_pool(pool)
+    prefix = "rewindable."
+    state.rewind({name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)})
+    state.book.load_state(arrays)
+    np.add.at(state.in_flight_N, state.book.tickets["row"][list(state.book.open)], 1)
+    for name in _PLAIN:
+        setattr(state, name, document["plain"][name])
+    _load_batches(state, arrays, document["batches"])
+    state.ledger = Ledger.from_json(document["ledger"])
+    state.steps = {(step["branch"], step["step"]): step for step in document["steps"]}
+    state.checkpoints = [Checkpoint(*values) for values in document["checkpoints"]]
+    state.restores = document["restores"]
+    state.alarms = document["alarms"]
+    for values in document["refused"]:
+        state.refused.setdefault(values["ticket"], []).append(RefusedEvidence(**values))
+    return state
+
+
+def _batch_column(event: BatchDrawn, name: str) -> np.ndarray:
+    column: np.ndarray | None = getattr(event, name)
+    return np.full(len(event.row_K), np.nan) if column is None else column
+
+
+def _batch_document(batch: DrawnBatch) -> dict[str, Any]:
+    scalars = {name: value for name, value in batch.event.to_json().items() if name not in _BATCH_ARRAYS}
+    return {
+        "event": scalars,
+        "size": len(batch.event.row_K),
+        "has_weight": batch.event.weight_K is not None,
+        "seq": batch.seq,
+        "first_ticket": batch.first_ticket,
+        "alive": batch.alive,
+    }
+
+
+def _load_batches(state: RunState, arrays: Mapping[str, np.ndarray], documents: list[dict[str, Any]]) -> None:
+    start = 0
+    for ordinal, stored in enumerate(documents):
+        stop = start + stored["size"]
+        columns: dict[str, Any] = {name: arrays[f"batches.{name}"][start:stop] for name in _BATCH_ARRAYS}
+        if not stored["has_weight"]:
+            columns["weight_K"] = None
+        event = event_from_json(BatchDrawn.kind, {**stored["event"], **columns})
+        assert isinstance(event, BatchDrawn)
+        batch = DrawnBatch(ordinal, event, stored["seq"], stored["first_ticket"], stored["alive"])
+        state.batches.append(batch)
+        state.by_branch[event.branch, *batch.key] = ordinal
+        if batch.alive:
+            state.surviving[batch.key] = ordinal
+        start = stop
