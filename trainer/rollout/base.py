@@ -1,0 +1,56 @@
+"""The interface between a loop that has tickets and whatever generates and scores their rollouts.
+
+A loop (the replay, a trainer, a prober) calls `generate`; an engine is a model behind a sampler, or a record of one.
+An engine knows nothing of the service: it sees tickets and gives groups, and the loop reports them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from api.schemas import GroupReport, Ticket
+from trainer.reports import Status, group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """One answer of the model and what it was worth."""
+
+    outcome: float | None  # in [0, 1], drives the pass rate; None: no score
+    reward: float | None = None  # what the trainer optimises; None: the outcome
+    tokens: int | None = None  # generated
+    seconds: float | None = None
+    status: Status = "ok"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutGroup:
+    """The rollouts of one ticket, in the order they were made."""
+
+    ticket: Ticket
+    rollouts: tuple[Rollout, ...]
+
+    def report(self) -> GroupReport:
+        """This group as it goes on the wire, closing its ticket."""
+        rewards = [rollout.outcome if rollout.reward is None else rollout.reward for rollout in self.rollouts]
+        outcomes = [rollout.outcome for rollout in self.rollouts]
+        return group(
+            self.ticket,
+            outcomes,
+            rewards=None if rewards == outcomes else rewards,
+            tokens=[rollout.tokens for rollout in self.rollouts],
+            seconds=[rollout.seconds for rollout in self.rollouts],
+            statuses=[rollout.status for rollout in self.rollouts],
+        )
+
+
+class RolloutEngine(ABC):
+    """Generates and scores groups. One engine belongs to one loop: it need not be safe to share between threads."""
+
+    @abstractmethod
+    def generate(self, tickets: Sequence[Ticket], *, policy_version: int) -> list[RolloutGroup]:
+        """One group for each ticket, in their order, with `ticket.group_size` rollouts each.
+
+        A rollout that fails is a value with status `error`, never an exception. Raises only for what no retry mends:
+        a prompt the engine does not know, a group size it cannot give.
+        """
