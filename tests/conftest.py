@@ -24,6 +24,18 @@ settings.register_profile("ci", deadline=None, derandomize=True, suppress_health
 settings.register_profile("explore", deadline=None, max_examples=1_000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci")
 
+# The driver's control device: there is no accelerator without it.
+ACCELERATOR = Path("/dev/nvidiactl")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips what is marked `gpu` where there is no accelerator, and says so."""
+    if ACCELERATOR.exists():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu") is not None:
+            item.add_marker(pytest.mark.skip(reason=f"needs an accelerator: no {ACCELERATOR} on this machine"))
+
 
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
