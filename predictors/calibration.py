@@ -1,0 +1,97 @@
+"""Scores of predictions against what came: losses per observation, and the ranking measure.
+
+Called by benchmarks, by the audit and by the learner of drift rates. Lower is better except for `auc`. Losses are one
+number an observation, so a caller can average them by lag, stratum or source. Axes: B observations.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from predictors.base import FloatArray
+
+MIN_PROBABILITY = 1e-12
+"""Probabilities are kept this far from 0 and 1 in `log_loss`, so one sure and wrong forecast costs 27.6 nats."""
+
+
+def beta_binomial_log_loss(
+    mean_B: FloatArray, variance_B: FloatArray, passes_B: FloatArray, scored_B: npt.NDArray[np.int64]
+) -> FloatArray:
+    """-log P(k of n pass) in nats, when the pass rate has a Beta distribution with this mean and variance.
+
+    With r = v / (m (1 - m)) the probability is
+
+        C(n, k) prod_{j<k} (m (1-r) + j r) prod_{j<n-k} ((1-m) (1-r) + j r) / prod_{j<n} (1 - r + j r)
+
+    which is binomial at r = 0. A graded sum k that is no whole number has no such probability; there each product is
+    continued log-linearly between whole numbers, which orders forecasts in the same way.
+
+    mean_B: (B,) in (0, 1). variance_B: (B,) in [0, m (1 - m)). passes_B: (B,) in [0, n]. scored_B: (B,) >= 1.
+    Returns (B,) >= 0 for whole k. Raises ValueError if a value is out of range.
+    """
+    mean_B, variance_B = np.asarray(mean_B, dtype=np.float64), np.asarray(variance_B, dtype=np.float64)
+    passes_B, scored_B = np.asarray(passes_B, dtype=np.float64), np.asarray(scored_B)
+    failures_B = scored_B - passes_B
+    spread_B = mean_B * (1.0 - mean_B)
+    if not ((mean_B > 0.0) & (mean_B < 1.0) & (variance_B >= 0.0) & (variance_B < spread_B)).all():
+        raise ValueError("mean_B must be in (0, 1) and variance_B in [0, mean (1 - mean))")
+    if not ((passes_B >= 0.0) & (failures_B >= 0.0) & (scored_B >= 1)).all():
+        raise ValueError("scored_B must be >= 1 and passes_B in [0, scored_B]")
+    overlap_B = variance_B / spread_B
+    rest_B = 1.0 - overlap_B
+    log_probability_B = (
+        _log_product(mean_B * rest_B, overlap_B, passes_B)
+        + _log_product((1.0 - mean_B) * rest_B, overlap_B, failures_B)
+        - _log_product(rest_B, overlap_B, scored_B.astype(np.float64))
+    )
+    one = np.ones_like(mean_B)
+    log_choices_B = (
+        _log_product(one, one, scored_B.astype(np.float64))
+        - _log_product(one, one, passes_B)
+        - _log_product(one, one, failures_B)
+    )
+    return -(log_probability_B + log_choices_B)
+
+
+def brier(probability_B: FloatArray, outcome_B: FloatArray) -> FloatArray:
+    """Squared distance of forecast and outcome (an event as 0 or 1, or a share). Both (B,) in [0, 1]; returns (B,)."""
+    return np.asarray((_checked_unit("probability_B", probability_B) - _checked_unit("outcome_B", outcome_B)) ** 2)
+
+
+def log_loss(probability_B: FloatArray, event_B: npt.NDArray[np.bool_]) -> FloatArray:
+    """-log of the probability given to what happened, in nats. probability_B: (B,) in [0, 1]; event_B: (B,) bool."""
+    probability_B = np.clip(_checked_unit("probability_B", probability_B), MIN_PROBABILITY, 1.0 - MIN_PROBABILITY)
+    return np.asarray(-np.log(np.where(event_B, probability_B, 1.0 - probability_B)))
+
+
+def auc(score_B: FloatArray, event_B: npt.NDArray[np.bool_]) -> float:
+    """Chance that a random event scores above a random non-event, ties counting one half. In [0, 1].
+
+    Raises ValueError for NaN scores, or unless both an event and a non-event are there.
+    """
+    score_B, event_B = np.asarray(score_B, dtype=np.float64), np.asarray(event_B, dtype=bool)
+    num_events = int(event_B.sum())
+    num_others = event_B.size - num_events
+    if num_events == 0 or num_others == 0:
+        raise ValueError(f"auc needs an event and a non-event, got {num_events} events among {event_B.size}")
+    if np.isnan(score_B).any():
+        raise ValueError("score_B must not hold NaN")
+    _, tie_B, size = np.unique(score_B, return_inverse=True, return_counts=True)
+    mean_rank_B = (np.cumsum(size) - (size - 1) / 2.0)[tie_B]
+    above = mean_rank_B[event_B].sum() - num_events * (num_events + 1) / 2.0
+    return float(above / (num_events * num_others))
+
+
+def _log_product(start_B: FloatArray, step_B: FloatArray, count_B: FloatArray) -> FloatArray:
+    """log prod_{j < count} (start + j step); the last factor counts by the fraction that is left of count."""
+    total_B = np.zeros(np.shape(count_B))
+    for j in range(int(np.ceil(count_B.max(initial=0.0)))):
+        share_B = np.clip(count_B - j, 0.0, 1.0)
+        total_B += share_B * np.log(start_B + j * step_B)
+    return total_B
+
+
+def _checked_unit(name: str, value_B: FloatArray) -> FloatArray:
+    value_B = np.asarray(value_B, dtype=np.float64)
+    if not ((value_B >= 0.0) & (value_B <= 1.0)).all():
+        raise ValueError(f"{name} must be in [0, 1]")
+    return value_B

@@ -1,0 +1,28 @@
+"""The estimators by name. A new one is a file with a class, its configuration, and one line here."""
+
+from collections.abc import Mapping
+
+from predictors.base import Estimator
+from predictors.discounted_beta import DiscountedBeta
+from predictors.kalman_arcsine import KalmanArcsine
+
+ESTIMATORS: dict[str, type[Estimator]] = {
+    "discounted_beta": DiscountedBeta,
+    "kalman_arcsine": KalmanArcsine,
+}
+
+
+def build_estimator(name: str, options: Mapping[str, float]) -> Estimator:
+    """A new estimator without rows. Raises ValueError naming an unknown name or option, or a value out of range."""
+    return _estimator_type(name).from_options(options)
+
+
+def default_options(name: str) -> dict[str, float]:
+    """Every option of an estimator with its default. Raises ValueError naming an unknown estimator."""
+    return _estimator_type(name).default_options()
+
+
+def _estimator_type(name: str) -> type[Estimator]:
+    if name not in ESTIMATORS:
+        raise ValueError(f"no estimator is called {name!r}; there are {', '.join(sorted(ESTIMATORS))}")
+    return ESTIMATORS[name]
