@@ -1,0 +1,142 @@
+"""From wire models to the core's values. Called by the service in worker threads; knows both sides and nothing else."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from api import schemas
+from predictors.registry import build_estimator
+from selector.config import PolicyConfig, RunConfig
+from selector.drawing import DrawRequest
+from selector.engine import StepRequest
+from selector.errors import ReportInvalid, UnknownConfig
+from selector.policies import PRESETS, build_policy
+from selector.reports import GroupIn, Report, RolloutIn
+from selector.types import Purpose, RolloutStatus, VoidReason
+
+STATUSES = {status.name.lower(): status for status in RolloutStatus}
+VOIDS = {reason.name.lower(): reason for reason in VoidReason}
+
+
+def to_config(request: schemas.RunRequest) -> RunConfig:
+    """A run's configuration with every default filled in. Raises UnknownConfig naming the field."""
+    values = {name: getattr(request, name) for name in _CONFIG_FIELDS}
+    return checked(RunConfig(pool=request.pool, policy=to_policy(request.policy), **values))
+
+
+def changed_config(config: RunConfig, request: schemas.ConfigRequest) -> RunConfig:
+    """The configuration after a change in mid-run; fields that were not sent stay. Raises UnknownConfig."""
+    sent = request.model_fields_set
+    values = {name: getattr(request, name) for name in ("audit_share", "weights", "max_lag") if name in sent}
+    if "policy" in sent and request.policy is not None:
+        values["policy"] = to_policy(request.policy)
+    return checked(config.changed(**values))
+
+
+def to_policy(request: schemas.PolicyRequest) -> PolicyConfig:
+    """A preset with its overrides."""
+    preset = PRESETS.get(request.preset)
+    if preset is None:
+        raise UnknownConfig(f"policy.preset: unknown preset {request.preset!r}; known: {sorted(PRESETS)}")
+    overrides = {name: getattr(request, name) for name in _POLICY_FIELDS if getattr(request, name) is not None}
+    return replace(preset.config, **overrides)
+
+
+def checked(config: RunConfig) -> RunConfig:
+    """The configuration, once its estimator and policy have been built from it. Raises UnknownConfig."""
+    try:
+        build_estimator(config.policy.estimator, config.policy.estimator_options)
+        build_policy(config.policy, weights=config.weights, advantage=config.advantage)
+    except ValueError as error:
+        raise UnknownConfig(f"policy: {error}") from error
+    return config
+
+
+def to_draw(request: schemas.BatchRequest, config: RunConfig) -> DrawRequest:
+    return DrawRequest(
+        index=request.index,
+        size=request.size,
+        policy_version=request.policy_version,
+        group_size=request.group_size or config.group_size,
+        purpose=Purpose(request.purpose),
+        refill=request.refill,
+        divisor=request.divisor,
+        short=request.short,
+        allow_repeat=request.allow_repeat,
+        branch=request.branch,
+    )
+
+
+def to_report(request: schemas.ReportRequest) -> Report:
+    return Report(
+        groups=[_group(group) for group in request.groups],
+        version=_version(request.policy_version),
+        branch=request.branch,
+    )
+
+
+def to_step(request: schemas.StepRequest) -> StepRequest:
+    costs: Mapping[str, Any] = request.costs.model_dump(exclude_none=True) if request.costs else {}
+    return StepRequest(
+        step=request.step,
+        policy_version=request.policy_version,
+        trained=request.trained,
+        weights_applied=request.weights_applied,
+        update_size=request.update_size,
+        costs=costs,
+    )
+
+
+def _group(group: schemas.GroupReport) -> GroupIn:
+    return GroupIn(
+        ticket=group.ticket,
+        attempt=group.attempt,
+        final=group.final,
+        void=None if group.void is None else VOIDS[group.void],
+        version=_version(group.policy_version),
+        rollouts=[_rollout(rollout) for rollout in group.rollouts],
+    )
+
+
+def _rollout(rollout: schemas.RolloutReport) -> RolloutIn:
+    explicit = "reward" in rollout.model_fields_set
+    return RolloutIn(
+        n=rollout.n,
+        id=rollout.id,
+        outcome=rollout.outcome,
+        reward=rollout.reward if explicit else rollout.outcome,
+        status=STATUSES[rollout.status],
+        tokens=rollout.tokens,
+        seconds=rollout.seconds,
+        fragment=rollout.fragment,
+        rewards=rollout.rewards,
+        version=_version(rollout.policy_version),
+    )
+
+
+def _version(version: int | list[int] | None) -> tuple[int, int] | None:
+    if version is None or isinstance(version, int):
+        return None if version is None else (version, version)
+    if len(version) != 2:
+        raise ReportInvalid(f"policy_version {version} must be an integer or [first, last]")
+    return (version[0], version[1])
+
+
+_POLICY_FIELDS = ("estimator", "estimator_options", "utility", "power", "floor")
+_CONFIG_FIELDS = (
+    "group_size",
+    "audit_share",
+    "weights",
+    "seed",
+    "max_lag",
+    "signal",
+    "tolerance",
+    "min_rollouts",
+    "feed",
+    "ticket_ttl_s",
+    "review_share",
+    "revisit_draws",
+    "max_weight",
+    "loss_aggregation",
+    "advantage",
+)

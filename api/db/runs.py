@@ -1,0 +1,154 @@
+"""Queries on runs, their logs and their snapshots. The log only grows; everything else here can be rebuilt from it.
+
+Called by `api.store`. Knows rows and bytes; what an event means is the core's business.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import orjson
+from sqlalchemy import Connection, delete, insert, select, update
+
+from api.db.models import events, runs, snapshots
+from selector.errors import SnapshotDamaged
+from selector.events import Event, event_from_json
+
+FULL, REWIND = "full", "rewind"
+EVENTS_PER_READ = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRun:
+    """A row of the runs table."""
+
+    id: int
+    name: str
+    pool_id: int
+    request: dict[str, object]
+    completed: bool
+
+
+def insert_run(
+    connection: Connection,
+    *,
+    name: str,
+    pool_id: int,
+    request: dict[str, object],
+    config: dict[str, object],
+    config_hash: str,
+    at: float,
+) -> int:
+    """The id of a new run."""
+    values = {
+        "name": name,
+        "pool_id": pool_id,
+        "request": orjson.dumps(request).decode(),
+        "config": orjson.dumps(config).decode(),
+        "config_hash": config_hash,
+        "created_at": at,
+        "completed": False,
+    }
+    result = connection.execute(insert(runs).values(values).returning(runs.c.id))
+    return int(result.scalar_one())
+
+
+def find_run(connection: Connection, name: str) -> StoredRun | None:
+    row = connection.execute(select(runs).where(runs.c.name == name)).mappings().one_or_none()
+    return None if row is None else _stored(dict(row))
+
+
+def list_runs(connection: Connection, pool_id: int | None = None) -> list[StoredRun]:
+    query = select(runs).order_by(runs.c.id)
+    if pool_id is not None:
+        query = query.where(runs.c.pool_id == pool_id)
+    return [_stored(dict(row)) for row in connection.execute(query).mappings()]
+
+
+def set_completed(connection: Connection, run_id: int, completed: bool) -> None:
+    connection.execute(update(runs).where(runs.c.id == run_id).values(completed=completed))
+
+
+def append_events(connection: Connection, run_id: int, first_seq: int, added: Sequence[Event], at: float) -> None:
+    """Adds events at `first_seq` and on. The primary key refuses a second writer."""
+    rows = [
+        {"run_id": run_id, "seq": seq, "kind": event.kind, "at": at, "payload": orjson.dumps(event.to_json())}
+        for seq, event in enumerate(added, first_seq)
+    ]
+    connection.execute(insert(events), rows)
+
+
+def read_events(
+    connection: Connection, run_id: int, after: int, upto: int | None = None
+) -> Iterator[tuple[int, Event]]:
+    """Events with their seq, in order. Raises SnapshotDamaged when the log has a gap or cannot be read."""
+    expected = after + 1
+    for seq, kind, _, payload in read_event_rows(connection, run_id, after, upto):
+        if seq != expected:
+            raise SnapshotDamaged(f"the log of run {run_id} lacks event {expected}; restore the database from a backup")
+        yield seq, event_from_json(kind, orjson.loads(payload))
+        expected += 1
+
+
+def read_event_rows(
+    connection: Connection, run_id: int, after: int, upto: int | None = None
+) -> Iterator[tuple[int, str, float, bytes]]:
+    """(seq, kind, unix seconds, JSON) of events, fetched in parts."""
+    while upto is None or after < upto:
+        query = (
+            select(events.c.seq, events.c.kind, events.c.at, events.c.payload)
+            .where(events.c.run_id == run_id, events.c.seq > after)
+            .order_by(events.c.seq)
+            .limit(EVENTS_PER_READ if upto is None else min(EVENTS_PER_READ, upto - after))
+        )
+        rows = connection.execute(query).all()
+        if not rows:
+            return
+        for row in rows:
+            yield int(row.seq), str(row.kind), float(row.at), bytes(row.payload)
+        after = int(rows[-1].seq)
+
+
+def save_snapshot(connection: Connection, run_id: int, seq: int, kind: str, payload: bytes, at: float) -> None:
+    """Stores a snapshot, in the place of one of the same kind and position."""
+    where = (snapshots.c.run_id == run_id, snapshots.c.seq == seq, snapshots.c.kind == kind)
+    connection.execute(delete(snapshots).where(*where))
+    values = {"run_id": run_id, "seq": seq, "kind": kind, "at": at, "payload": payload}
+    connection.execute(insert(snapshots).values(**values, sha256=hashlib.sha256(payload).hexdigest()))
+
+
+def read_snapshots(connection: Connection, run_id: int, kind: str, upto: int | None = None) -> list[tuple[int, bytes]]:
+    """Snapshots of a kind at or before a position, newest first; those whose bytes are damaged are left out."""
+    query = select(snapshots.c.seq, snapshots.c.payload, snapshots.c.sha256)
+    query = query.where(snapshots.c.run_id == run_id, snapshots.c.kind == kind)
+    if upto is not None:
+        query = query.where(snapshots.c.seq <= upto)
+    rows = connection.execute(query.order_by(snapshots.c.seq.desc())).all()
+    return [
+        (int(row.seq), bytes(row.payload))
+        for row in rows
+        if hashlib.sha256(bytes(row.payload)).hexdigest() == row.sha256
+    ]
+
+
+def read_snapshot_positions(connection: Connection, run_id: int, kind: str) -> list[int]:
+    """Where snapshots of a kind are, newest first."""
+    query = select(snapshots.c.seq).where(snapshots.c.run_id == run_id, snapshots.c.kind == kind)
+    return [int(seq) for seq in connection.execute(query.order_by(snapshots.c.seq.desc())).scalars()]
+
+
+def prune_snapshots(connection: Connection, run_id: int, kind: str, keep_from: int) -> None:
+    """Drops snapshots of a kind before a position."""
+    connection.execute(
+        delete(snapshots).where(snapshots.c.run_id == run_id, snapshots.c.kind == kind, snapshots.c.seq < keep_from)
+    )
+
+
+def _stored(row: dict[str, object]) -> StoredRun:
+    return StoredRun(
+        id=int(str(row["id"])),
+        name=str(row["name"]),
+        pool_id=int(str(row["pool_id"])),
+        request=orjson.loads(str(row["request"])),
+        completed=bool(row["completed"]),
+    )

@@ -1,0 +1,35 @@
+"""Steps, checkpoints, restore, signals: where the trainer is, and how it goes back."""
+
+from fastapi import APIRouter, Request
+
+from api import schemas, views
+from api.errors import NotAvailable
+from api.routes.answers import Json, service_of
+
+router = APIRouter(prefix="/v1/runs/{run}", tags=["progress"])
+
+
+@router.post("/steps", response_model=schemas.StepAnswer)
+async def record_step(request: Request, run: str, body: schemas.StepRequest) -> Json:
+    return Json(await service_of(request).step(run, body))
+
+
+@router.post("/checkpoints", response_model=schemas.CheckpointInfo)
+async def make_checkpoint(request: Request, run: str, body: schemas.CheckpointRequest) -> Json:
+    return Json(await service_of(request).checkpoint(run, body.step))
+
+
+@router.get("/checkpoints")
+async def list_checkpoints(request: Request, run: str) -> Json:
+    items = await service_of(request).command(run, lambda work: views.checkpoints(work.engine.state))
+    return Json({"items": items})
+
+
+@router.post("/restore", response_model=schemas.RestoreAnswer)
+async def restore(request: Request, run: str, body: schemas.RestoreRequest) -> Json:
+    return Json(await service_of(request).restore(run, body))
+
+
+@router.post("/signals", responses={501: {"model": schemas.ErrorBody}})
+async def push_signals(run: str, body: schemas.SignalsRequest) -> Json:
+    raise NotAvailable("no estimator reads signals yet")

@@ -1,0 +1,89 @@
+"""Reading a run: beliefs, audit, costs, the log; and the parts of the contract that are not built yet."""
+
+import csv
+import io
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from api import schemas, views
+from api.errors import NotAvailable
+from api.routes.answers import Json, service_of
+from selector.auditing import LEVEL
+
+router = APIRouter(prefix="/v1", tags=["reading"])
+Format = Literal["jsonl", "csv", "parquet"]
+
+
+@router.get("/runs/{run}/audit", response_model=schemas.AuditInfo)
+async def get_audit(request: Request, run: str, level: Annotated[float, Query(gt=0.5, lt=1)] = LEVEL) -> Json:
+    return Json(await service_of(request).command(run, lambda work: views.audit_info(work.engine.state, level)))
+
+
+@router.get("/runs/{run}/costs", response_model=schemas.CostsInfo)
+async def get_costs(request: Request, run: str) -> Json:
+    return Json(await service_of(request).command(run, lambda work: views.costs_info(work.engine.state)))
+
+
+@router.get("/runs/{run}/beliefs")
+async def get_beliefs(request: Request, run: str, format: Format = "jsonl") -> Response:
+    columns = await service_of(request).command(run, lambda work: views.beliefs(work.engine.state))
+    if format == "parquet":
+        return Response(await run_in_threadpool(_parquet, columns), media_type="application/vnd.apache.parquet")
+    if format == "csv":
+        return StreamingResponse(_csv(columns), media_type="text/csv")
+    return StreamingResponse(_jsonl(columns), media_type="application/x-ndjson")
+
+
+@router.get("/runs/{run}/events")
+async def get_events(request: Request, run: str, after: Annotated[int, Query(ge=0)] = 0) -> StreamingResponse:
+    """The log from an event on, one JSON object a line."""
+    return StreamingResponse(await service_of(request).events(run, after), media_type="application/x-ndjson")
+
+
+@router.get("/runs/{run}/curve", responses={501: {"model": schemas.ErrorBody}})
+@router.get("/runs/{run}/diagnosis", responses={501: {"model": schemas.ErrorBody}})
+@router.get("/runs/{run}/report", responses={501: {"model": schemas.ErrorBody}})
+async def not_built(run: str) -> Json:
+    raise NotAvailable("this reading of a run is not available yet; /audit and /costs are")
+
+
+@router.post("/comparisons", responses={501: {"model": schemas.ErrorBody}})
+async def compare() -> Json:
+    raise NotAvailable("comparisons of runs are not available yet")
+
+
+def _rows(columns: dict[str, Any], size: int = 1_000) -> Iterator[list[tuple[Any, ...]]]:
+    for start in range(0, len(columns["key"]), size):
+        parts = (column[start : start + size] for column in columns.values())
+        yield list(zip(*(p.tolist() if isinstance(p, np.ndarray) else p for p in parts), strict=True))
+
+
+def _jsonl(columns: dict[str, Any]) -> Iterator[bytes]:
+    names = list(columns)
+    for rows in _rows(columns):
+        yield b"".join(orjson.dumps(dict(zip(names, row, strict=True))) + b"\n" for row in rows)
+
+
+def _csv(columns: dict[str, Any]) -> Iterator[str]:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    writer.writerow(columns)
+    for rows in _rows(columns):
+        writer.writerows(rows)
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
+
+
+def _parquet(columns: dict[str, Any]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue()

@@ -1,0 +1,53 @@
+"""Runs: create, list, look at, change in mid-run, complete."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from api import schemas, views
+from api.routes.answers import Json, service_of
+from selector.policies import PRESETS
+
+router = APIRouter(prefix="/v1", tags=["runs"])
+
+
+@router.post("/runs", response_model=schemas.RunCreated, status_code=201)
+async def create_run(request: Request, body: schemas.RunRequest) -> Json:
+    answer, created = await service_of(request).create_run(body)
+    return Json(answer, status_code=201 if created else 200)
+
+
+@router.get("/runs")
+async def list_runs(request: Request) -> Json:
+    return Json({"items": await service_of(request).runs()})
+
+
+@router.get("/runs/{run}", response_model=schemas.RunInfo)
+async def get_run(request: Request, run: str) -> Json:
+    return Json(await service_of(request).command(run, lambda work: views.run_info(work.engine.state)))
+
+
+@router.post("/runs/{run}/config", response_model=schemas.RunCreated)
+async def change_config(request: Request, run: str, body: schemas.ConfigRequest) -> Json:
+    return Json(await service_of(request).configure(run, body))
+
+
+@router.post("/runs/{run}/complete", response_model=schemas.RunInfo)
+async def complete_run(request: Request, run: str) -> Json:
+    return Json(await service_of(request).complete(run))
+
+
+@router.get("/presets")
+async def list_presets() -> Json:
+    return Json({"items": [_preset(name) for name in PRESETS]})
+
+
+def _preset(name: str) -> dict[str, Any]:
+    preset = PRESETS[name]
+    return {
+        "preset": name,
+        "config": views.policy_info(preset.config),
+        "claim": views.preset_claim(preset.config),
+        "source": preset.source,
+        "description": preset.sentence,
+    }

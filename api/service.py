@@ -1,0 +1,323 @@
+"""The service behind the routes: pools and runs by name, commands to a run's one writer, answers ready to send.
+
+Routes call it from the event loop; all maths and all database work happen in worker threads. One instance per process,
+built in `create_app`.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+import orjson
+from sqlalchemy.exc import IntegrityError
+
+from api import convert, schemas, views
+from api.db import pools as pool_queries
+from api.db import runs as run_queries
+from api.db.runs import StoredRun
+from api.db.session import read
+from api.errors import NotAvailable, RunConflict, UnknownRun
+from api.hosting import Command, RunHost, Work
+from api.store import RunStore
+from selector.errors import RunComplete, UnknownBatch
+from selector.events import PoolRevised
+from selector.state import DrawnBatch
+
+T = TypeVar("T")
+WORKERS = 8  # threads that carry out commands; one run never uses two at a time
+EVENTS_PER_PART = 500  # of the log, in one piece of a streamed answer
+EXPIRY_PERIOD_S = 1.0  # how often deadlines are looked at when nobody draws or reports
+
+
+class RunService:
+    """Runs by name. Coroutines only; safe to call from any number of requests at once."""
+
+    def __init__(self, store: RunStore) -> None:
+        self.store = store
+        self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="run")
+        self._hosts: dict[str, RunHost] = {}
+        self._expiry: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begins to watch deadlines."""
+        self._expiry = asyncio.create_task(self._watch_deadlines())
+
+    async def stop(self) -> None:
+        """Waits for what is under way and stores a snapshot of every run in memory."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            await asyncio.gather(self._expiry, return_exceptions=True)
+        await asyncio.to_thread(self._executor.shutdown)
+        for host in self._hosts.values():
+            await asyncio.to_thread(host.close)
+
+    async def create_run(self, request: schemas.RunRequest) -> tuple[dict[str, Any], bool]:
+        """The answer, and whether the run is new. Raises UnknownPool, UnknownConfig, RunConflict."""
+        if request.feed != "all":
+            raise NotAvailable("feed 'informative_only' is not available yet; report all groups")
+        return await asyncio.to_thread(self._create_run, request)
+
+    async def command(self, run: str, command: Command[T]) -> T:
+        """Carries out a command on a run, in turn. Raises UnknownRun, Busy and what the command raises."""
+        host = await self._host(run)
+        return await asyncio.wrap_future(host.submit(command))
+
+    async def draw(self, run: str, request: schemas.BatchRequest) -> bytes:
+        """Draws a batch, or finds it when it was drawn before; as JSON, since batches can be large."""
+
+        def command(work: Work) -> bytes:
+            expire(work)
+            wanted = convert.to_draw(request, work.engine.state.config)
+            try:
+                event = work.engine.draw(wanted, now=work.now)
+            except RunComplete:
+                return orjson.dumps(views.complete_batch(work.engine.state, wanted))
+            if event is not None:
+                work.apply(event)
+            state = work.engine.state
+            return self._batch(work, state.batches[state.surviving[wanted.key]], request.include)
+
+        return await self.command(run, command)
+
+    async def batch(
+        self, run: str, index: int, *, purpose: str, refill: int, branch: int | None, include: list[str]
+    ) -> bytes:
+        """A batch that was drawn, as JSON. Raises UnknownBatch."""
+
+        def command(work: Work) -> bytes:
+            state = work.engine.state
+            key = (purpose, index, refill)
+            ordinal = state.by_branch.get((branch, *key)) if branch is not None else None
+            if ordinal is None and (branch is None or branch <= state.branch):
+                ordinal = state.surviving.get(key)
+            if ordinal is None:
+                raise UnknownBatch(f"run {run!r} has no {purpose} batch {index}, refill {refill}, on this branch")
+            return self._batch(work, state.batches[ordinal], include)
+
+        return await self.command(run, command)
+
+    async def report(self, run: str, read_body: Callable[[], schemas.ReportRequest]) -> dict[str, Any]:
+        """Adds a report. `read_body` parses it, in a thread, as bodies can be large."""
+        report = await asyncio.to_thread(lambda: convert.to_report(read_body()))
+
+        def command(work: Work) -> dict[str, Any]:
+            expire(work)
+            decision = work.engine.report(report)
+            if decision.event is not None:
+                work.apply(decision.event)
+            return views.report_answer(work.engine.state, decision)
+
+        return await self.command(run, command)
+
+    async def step(self, run: str, request: schemas.StepRequest) -> dict[str, Any]:
+        def command(work: Work) -> dict[str, Any]:
+            event, rejected = work.engine.record_step(convert.to_step(request))
+            if event is not None:
+                work.apply(event)
+            return {
+                "step": request.step,
+                "branch": work.engine.state.branch,
+                "state": "duplicate" if event is None else "recorded",
+                "rejected": views.rejections(rejected),
+            }
+
+        return await self.command(run, command)
+
+    async def checkpoint(self, run: str, step: int) -> dict[str, Any]:
+        def command(work: Work) -> dict[str, Any]:
+            event, known = work.engine.checkpoint(step)
+            if event is not None:
+                work.apply(event)
+            checkpoint = known or work.engine.state.checkpoints[-1]
+            return {
+                "step": step,
+                "branch": checkpoint.branch,
+                "position": checkpoint.seq,
+                "created": event is not None,
+            }
+
+        return await self.command(run, command)
+
+    async def restore(self, run: str, request: schemas.RestoreRequest) -> dict[str, Any]:
+        def command(work: Work) -> dict[str, Any]:
+            event = work.engine.restore(
+                request.step,
+                beliefs=request.beliefs,
+                in_flight=request.in_flight,
+                restore_id=request.restore_id,
+                now=work.now,
+                archive=work.archive,
+            )
+            if event is not None:
+                work.apply(event)
+            return work.engine.restore_answer(request.restore_id)
+
+        return await self.command(run, command)
+
+    async def configure(self, run: str, request: schemas.ConfigRequest) -> dict[str, Any]:
+        def command(work: Work) -> dict[str, Any]:
+            event = work.engine.configure(convert.changed_config(work.engine.state.config, request))
+            if event is not None:
+                work.apply(event)
+            return views.run_created(run, work.engine.state.config)
+
+        return await self.command(run, command)
+
+    async def complete(self, run: str) -> dict[str, Any]:
+        def command(work: Work) -> dict[str, Any]:
+            event = work.engine.complete()
+            if event is not None:
+                work.apply(event)
+            return views.run_info(work.engine.state)
+
+        return await self.command(run, command)
+
+    async def tickets(
+        self, run: str, *, batch: int | None, state: str | None, purpose: str, limit: int, cursor: int
+    ) -> dict[str, Any]:
+        def command(work: Work) -> dict[str, Any]:
+            expire(work)
+            table = work.engine.state.book.tickets
+            wanted = np.ones(table.size, bool)
+            if batch is not None:
+                ordinals = [
+                    b.ordinal
+                    for b in work.engine.state.batches
+                    if b.event.index == batch and b.event.purpose == purpose
+                ]
+                wanted &= np.isin(table["batch"], ordinals)
+            if state is not None:
+                wanted &= table["state"] == ("open", "reported", "void").index(state)
+            return views.ticket_page(work.engine.state, tickets=np.flatnonzero(wanted), limit=limit, cursor=cursor)
+
+        return await self.command(run, command)
+
+    async def runs(self) -> list[dict[str, Any]]:
+        """All runs, in the order in which they were made."""
+
+        def query() -> list[dict[str, Any]]:
+            with read(self.store.database) as connection:
+                stored = run_queries.list_runs(connection)
+                names = {run.pool_id: pool_queries.pool_name(connection, run.pool_id) for run in stored}
+            return [{"run": run.name, "pool": names[run.pool_id], "completed": run.completed} for run in stored]
+
+        return await asyncio.to_thread(query)
+
+    async def events(self, run: str, after: int) -> Iterator[bytes]:
+        """Lines of the log after a position. Raises UnknownRun."""
+        stored = (await self._host(run)).run
+
+        def lines() -> Iterator[bytes]:
+            position, more = after, True
+            while more:
+                with read(self.store.database) as connection:
+                    rows = run_queries.read_event_rows(connection, stored.id, position, position + EVENTS_PER_PART)
+                    part = [event_line(*row) for row in rows]
+                yield b"".join(part)
+                position, more = position + EVENTS_PER_PART, len(part) == EVENTS_PER_PART
+
+        return lines()
+
+    async def prompt_view(self, run: str, pool: str, rows: list[int]) -> dict[int, dict[str, Any]]:
+        """What a run adds to prompts of its pool: belief, state, counts; for one prompt also its groups."""
+
+        def command(work: Work) -> dict[int, dict[str, Any]]:
+            state = work.engine.state
+            if state.pool.name != pool:
+                raise UnknownRun(f"run {run!r} is not on pool {pool!r} but on {state.pool.name!r}")
+            known = [row for row in rows if row < state.num_rows]
+            fields = views.prompt_fields(state, np.asarray(known, np.int64))
+            if len(known) == 1:
+                fields[known[0]]["groups"] = views.prompt_groups(state, known[0])
+            return fields
+
+        return await self.command(run, command)
+
+    async def pool_changed(self, pool: str) -> None:
+        """Puts the pool's newest revision into the log of each of its runs that has not ended."""
+        pool_id, stored = await asyncio.to_thread(self._runs_on, pool)
+        for run in stored:
+            if not run.completed:
+                await self.command(run.name, lambda work: self._see_pool(work, pool_id))
+
+    def _see_pool(self, work: Work, pool_id: int) -> None:
+        newest = self.store.pool(pool_id)
+        if newest.revision > work.engine.state.pool.revision:
+            work.apply(PoolRevised(revision=newest.revision, pool=newest))
+
+    def _runs_on(self, pool: str) -> tuple[int, list[StoredRun]]:
+        with read(self.store.database) as connection:
+            pool_id = pool_queries.pool_id(connection, pool)
+            return pool_id, run_queries.list_runs(connection, pool_id)
+
+    def _create_run(self, request: schemas.RunRequest) -> tuple[dict[str, Any], bool]:
+        config = convert.to_config(request)
+        asked = request.model_dump(mode="json", exclude_unset=True)
+        with read(self.store.database) as connection:
+            known = run_queries.find_run(connection, request.name)
+            pool_id = pool_queries.pool_id(connection, request.pool)
+        if known is None:
+            try:
+                self.store.begin(request.name, pool_id, asked, config, time.time())
+                return views.run_created(request.name, config), True
+            except IntegrityError:  # another request made it in between
+                with read(self.store.database) as connection:
+                    known = run_queries.find_run(connection, request.name)
+        if known is None or known.request != asked:
+            stored = {} if known is None else known.request
+            names = sorted(k for k in {*stored, *asked} if stored.get(k) != asked.get(k))
+            differences = "; ".join(f"{name}: {stored.get(name)} then, {asked.get(name)} now" for name in names)
+            raise RunConflict(f"run {request.name!r} exists with another configuration: {differences}")
+        return views.run_created(request.name, convert.to_config(request)), False
+
+    def _batch(self, work: Work, drawn: DrawnBatch, include: list[Any]) -> bytes:
+        texts = None
+        if include:
+            with read(self.store.database) as connection:
+                found = pool_queries.contents(connection, self._pool_id_of(work), drawn.event.row_K.tolist())
+            texts = {row: {name: text[name] for name in include} for row, text in found.items()}
+        return orjson.dumps(views.batch(work.engine.state, drawn, texts))
+
+    def _pool_id_of(self, work: Work) -> int:
+        return self._hosts[work.engine.state.run].run.pool_id
+
+    async def _host(self, name: str) -> RunHost:
+        host = self._hosts.get(name)
+        if host is None:
+            stored = await asyncio.to_thread(self._find, name)
+            if name not in self._hosts:
+                host = self._hosts[name] = RunHost(stored, self.store, self._executor)
+                # The pool may have changed between the run's last event and now.
+                if not stored.completed:
+                    host.submit(lambda work: self._see_pool(work, stored.pool_id))
+            host = self._hosts[name]
+        return host
+
+    def _find(self, name: str) -> StoredRun:
+        with read(self.store.database) as connection:
+            stored = run_queries.find_run(connection, name)
+        if stored is None:
+            raise UnknownRun(f"no run is called {name!r}; GET /v1/runs lists those that exist")
+        return stored
+
+    async def _watch_deadlines(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRY_PERIOD_S)
+            for name, host in list(self._hosts.items()):
+                if host.has_deadline_before(time.time()):
+                    await self.command(name, expire)
+
+
+def event_line(seq: int, kind: str, at: float, payload: bytes) -> bytes:
+    """One event of the log as a line of JSON."""
+    return b'{"seq":%d,"kind":%b,"at":%b,"event":%b}\n' % (seq, orjson.dumps(kind), orjson.dumps(at), payload)
+
+
+def expire(work: Work) -> None:
+    """Ends tickets whose deadline has passed: every command that draws or reports begins with it."""
+    event = work.engine.expire(work.now)
+    if event is not None:
+        work.apply(event)

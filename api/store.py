@@ -1,0 +1,142 @@
+"""Runs in the database: begin one, load its engine, add to its log, and find the attached parts of its events.
+
+`RunHost` calls it from worker threads; nothing here is asynchronous. State at any point = newest sound snapshot +
+tail of the log; a damaged snapshot is passed over, a damaged log stops the run with a message.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from sqlalchemy import Engine
+
+from api.db import pools as pool_queries
+from api.db import runs as run_queries
+from api.db.runs import FULL, REWIND, StoredRun
+from api.db.session import read, write
+from selector.config import RunConfig
+from selector.engine import RunEngine
+from selector.errors import SnapshotDamaged
+from selector.events import CheckpointMade, Event, Restored, RunCompleted
+from selector.pool import PoolState
+from selector.replay import replay
+from selector.snapshot import pack, restore_snapshot, snapshot, unpack
+
+POOLS_KEPT = 4  # revisions of pools in memory that no engine holds
+SNAPSHOTS_KEPT = 2
+
+
+class RunStore:
+    """All runs of one database. Thread safe."""
+
+    def __init__(self, database: Engine) -> None:
+        self.database = database
+        self._pools: OrderedDict[tuple[int, int], PoolState] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def pool(self, pool_id: int, revision: int | None = None) -> PoolState:
+        """A pool at a revision, by default the newest."""
+        with read(self.database) as connection:
+            newest = pool_queries.current_revision(connection, pool_id)
+        wanted = newest if revision is None else revision
+        with self._lock:
+            if (pool_id, wanted) in self._pools:
+                self._pools.move_to_end((pool_id, wanted))
+                return self._pools[pool_id, wanted]
+        with read(self.database) as connection:
+            columns = pool_queries.load_pool_columns(connection, pool_id, wanted)
+        state = PoolState(
+            name=columns.name,
+            revision=wanted,
+            keys=columns.keys,
+            split_N=columns.split_N,
+            category_N=columns.category_N,
+            categories=tuple(columns.categories),
+            absent_N=columns.absent_N,
+            quarantined_N=columns.quarantined_N,
+        )
+        with self._lock:
+            self._pools[pool_id, wanted] = state
+            while len(self._pools) > POOLS_KEPT:
+                self._pools.popitem(last=False)
+        return state
+
+    def begin(self, name: str, pool_id: int, request: dict[str, object], config: RunConfig, at: float) -> StoredRun:
+        """A new run with the first events of its log, in one transaction."""
+        _, events = RunEngine.begin(name, config, self.pool(pool_id))
+        with write(self.database) as connection:
+            run_id = run_queries.insert_run(
+                connection,
+                name=name,
+                pool_id=pool_id,
+                request=request,
+                config=config.to_dict(),
+                config_hash=config.config_hash(),
+                at=at,
+            )
+            run_queries.append_events(connection, run_id, 1, events, at)
+        return StoredRun(id=run_id, name=name, pool_id=pool_id, request=request, completed=False)
+
+    def append(self, run: StoredRun, engine: RunEngine, events: Sequence[Event], at: float) -> None:
+        """Adds events that the engine has applied, in one transaction; a checkpoint's state is kept beside it."""
+        first_seq = engine.state.seq - len(events) + 1
+        with write(self.database) as connection:
+            run_queries.append_events(connection, run.id, first_seq, events, at)
+            if isinstance(events[-1], CheckpointMade):
+                rewindable = pack(engine.state.rewindable(), {})
+                run_queries.save_snapshot(connection, run.id, engine.state.seq, REWIND, rewindable, at)
+            if any(isinstance(event, (RunCompleted, Restored)) for event in events):
+                run_queries.set_completed(connection, run.id, engine.state.completed)
+
+    def save(self, run: StoredRun, engine: RunEngine, at: float) -> None:
+        """Stores a full snapshot and drops those no longer needed."""
+        payload = snapshot(engine.state)
+        with write(self.database) as connection:
+            run_queries.save_snapshot(connection, run.id, engine.state.seq, FULL, payload, at)
+            kept = run_queries.read_snapshot_positions(connection, run.id, FULL)[:SNAPSHOTS_KEPT]
+            run_queries.prune_snapshots(connection, run.id, FULL, kept[-1])
+
+    def load(self, run: StoredRun) -> RunEngine:
+        """The engine as it was at the last event of the log. Raises SnapshotDamaged when the log cannot be read."""
+        return self._load_upto(run, None)
+
+    def _load_upto(self, run: StoredRun, upto: int | None) -> RunEngine:
+        archive = RunArchive(self, run)
+        with read(self.database) as connection:
+            engine = self._newest_sound(run, archive, run_queries.read_snapshots(connection, run.id, FULL, upto))
+            after = engine.state.seq if engine else 0
+            tail = (event for _, event in run_queries.read_events(connection, run.id, after, upto))
+            if engine is None:
+                return replay(tail, archive)
+            return replay(tail, archive, engine)
+
+    def _newest_sound(self, run: StoredRun, archive: "RunArchive", stored: list[tuple[int, bytes]]) -> RunEngine | None:
+        for _, payload in stored:
+            try:
+                return RunEngine.resume(restore_snapshot(payload, archive.pool))
+            except SnapshotDamaged:
+                continue  # an older snapshot, or the whole log, gives the same state
+        return None
+
+    def rewound(self, run: StoredRun, position: int) -> Mapping[str, np.ndarray]:
+        """The rewindable state right after an event: stored beside its checkpoint, or replayed."""
+        with read(self.database) as connection:
+            for seq, payload in run_queries.read_snapshots(connection, run.id, REWIND, position):
+                if seq == position:
+                    return unpack(payload)[0]
+                break
+        return self._load_upto(run, position).state.rewindable()
+
+
+class RunArchive:
+    """Attached parts of one run's events."""
+
+    def __init__(self, store: RunStore, run: StoredRun) -> None:
+        self._store, self._run = store, run
+
+    def pool(self, revision: int) -> PoolState:
+        return self._store.pool(self._run.pool_id, revision)
+
+    def rewound(self, position: int) -> Mapping[str, np.ndarray]:
+        return self._store.rewound(self._run, position)

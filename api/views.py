@@ -1,0 +1,348 @@
+"""What the API shows of a run: pure functions from its state to JSON-ready values, in the contract's names.
+
+Called by the service in worker threads. Reads the state and never changes it.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from predictors.base import SOURCES
+from predictors.value import informative_probability
+from selector.auditing import audit_run, claim_realised
+from selector.config import PolicyConfig, RunConfig
+from selector.drawing import DrawRequest, claim_of
+from selector.reports import Decision, Refusal
+from selector.state import DrawnBatch, RunState
+from selector.tickets import TicketName
+from selector.types import PURPOSES, Lifecycle, Purpose, TicketState, VoidReason
+
+LISTED_AT_MOST = 100  # alarms and suspects in one answer
+
+
+def run_created(run: str, config: RunConfig) -> dict[str, Any]:
+    return {
+        "run": run,
+        "config": config.to_dict(),
+        "config_hash": config.config_hash(),
+        "claim": claim_of(config).to_dict(),
+    }
+
+
+def run_info(state: RunState) -> dict[str, Any]:
+    table = state.book.tickets
+    states = np.bincount(table["state"], minlength=3)
+    judged = table["state"] == TicketState.REPORTED
+    informative = int(np.count_nonzero(table["informative"][judged] == 1))
+    num_judged = int(np.count_nonzero(judged))
+    statuses = state.ledger.statuses
+    alarms = list(state.alarms.values())
+    return {
+        **run_created(state.run, state.config),
+        "pool": state.pool.name,
+        "pool_revision": state.pool.revision,
+        "branch": state.branch,
+        "policy_version": state.policy_version,
+        "step": None if state.step < 0 else state.step,
+        "revisit_draws": state.revisit_draws or None,
+        "completed": state.completed,
+        "train_draws": state.train_draws,
+        "tickets": {"open": int(states[0]), "reported": int(states[1]), "void": int(states[2])},
+        "rollouts": {"issued": int(table["group_size"].sum()), **statuses},
+        "tokens": dict(state.ledger.tokens),
+        "informative": {
+            "groups": informative,
+            "reported_groups": num_judged,
+            "rate": informative / num_judged if num_judged else None,
+        },
+        "states": lifecycle_counts(state),
+        "alarms": alarms[:LISTED_AT_MOST],
+        "num_alarms": len(alarms),
+        "suspects": [],
+        "num_suspects": 0,
+    }
+
+
+def policy_info(policy: PolicyConfig) -> dict[str, Any]:
+    return asdict(policy)
+
+
+def preset_claim(policy: PolicyConfig) -> dict[str, Any]:
+    """The claim of a run that names the preset and nothing else."""
+    return claim_of(RunConfig(pool="", policy=policy)).to_dict()
+
+
+def checkpoints(state: RunState) -> list[dict[str, Any]]:
+    return [{"step": c.step, "branch": c.branch, "position": c.seq} for c in state.checkpoints]
+
+
+def lifecycle_counts(state: RunState) -> dict[str, int]:
+    """Prompts of the train split by state."""
+    pool = state.pool
+    counts = np.bincount(state.rows["lifecycle_N"][pool.frame_N], minlength=len(Lifecycle))
+    train_N = pool.split_N == 0
+    named = {stage.name.lower(): int(counts[stage]) for stage in Lifecycle}
+    quarantined = int(np.count_nonzero(train_N & pool.quarantined_N & ~pool.absent_N))
+    return {**named, "quarantined": quarantined, "absent": int(np.count_nonzero(train_N & pool.absent_N))}
+
+
+def state_names(state: RunState, rows: Sequence[int]) -> list[str]:
+    pool, lifecycle_N = state.pool, state.rows["lifecycle_N"]
+    return [
+        "absent"
+        if pool.absent_N[row]
+        else "quarantined"
+        if pool.quarantined_N[row]
+        else Lifecycle(int(lifecycle_N[row])).name.lower()
+        for row in rows
+    ]
+
+
+def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] | None = None) -> dict[str, Any]:
+    """A batch as answered, the same however often it is asked for. `texts`: row -> content and answer to include."""
+    event = drawn.event
+    name = f"{state.run}:{event.branch}:{event.purpose}:{event.index}:{event.refill}"
+    assert str(TicketName(state.run, event.branch, event.purpose, event.index, event.refill, 0)) == f"{name}:0"
+    weights = [None] * len(event.row_K) if event.weight_K is None else event.weight_K.tolist()
+    audit = Purpose.AUDIT.value
+    columns = zip(
+        event.row_K.tolist(),
+        event.audit_K.tolist(),
+        event.inclusion_K.tolist(),
+        weights,
+        event.pass_rate_K.tolist(),
+        np.sqrt(event.variance_K).tolist(),
+        event.informative_K.tolist(),
+        strict=True,
+    )
+    tickets = [
+        {
+            "ticket": f"{name}:{position}",
+            "prompt": state.pool.keys[row],
+            "purpose": audit if is_audit else event.purpose,
+            "group_size": event.group_size,
+            "first_wave": event.group_size,
+            "inclusion_probability": inclusion,
+            "weight": weight,
+            "predicted": {"pass_rate": rate, "pass_rate_sd": deviation, "informative": informative, "tokens": None},
+            "category": state.pool.category_of(row),
+            **(texts[row] if texts is not None else {}),
+        }
+        for position, (row, is_audit, inclusion, weight, rate, deviation, informative) in enumerate(columns)
+    ]
+    return {
+        "run": state.run,
+        "branch": event.branch,
+        "purpose": event.purpose,
+        "index": event.index,
+        "refill": event.refill,
+        "requested": event.requested,
+        "returned": len(tickets),
+        "reason": event.reason,
+        "claim": event.claim,
+        "predicted_yield": math.fsum(event.informative_K) / len(tickets) if tickets else None,
+        "policy_version": event.policy_version,
+        "digest": event.digest,
+        "frame": event.frame,
+        "eligible": event.eligible,
+        "blocked": event.blocked,
+        "tickets": tickets,
+    }
+
+
+def complete_batch(state: RunState, request: DrawRequest) -> dict[str, Any]:
+    """The answer to a draw on a run that has ended: nothing, and why. It is not recorded."""
+    return {
+        "run": state.run,
+        "branch": state.branch,
+        "purpose": request.purpose.value,
+        "index": request.index,
+        "refill": request.refill,
+        "requested": request.size,
+        "returned": 0,
+        "reason": "run_complete",
+        "claim": claim_of(state.config).to_dict(),
+        "predicted_yield": None,
+        "policy_version": request.policy_version,
+        "digest": "sha256:" + "0" * 64,
+        "frame": int(np.count_nonzero(state.pool.frame_N)),
+        "eligible": 0,
+        "blocked": 0,
+        "tickets": [],
+    }
+
+
+def report_answer(state: RunState, decision: Decision) -> dict[str, Any]:
+    return {
+        "applied": decision.applied,
+        "duplicate": decision.duplicate,
+        "late": decision.late,
+        "rejected": rejections(decision.rejected),
+        "groups": [_group(state, name, ticket) for name, ticket in decision.tickets],
+    }
+
+
+def rejections(refusals: Iterable[Refusal]) -> list[dict[str, Any]]:
+    return [{"ticket": r.ticket, "n": r.n, "code": r.code, "detail": r.detail} for r in refusals]
+
+
+def ticket_page(state: RunState, *, tickets: np.ndarray, limit: int, cursor: int) -> dict[str, Any]:
+    """Ticket states from a list of ordinals, from the cursor on."""
+    shown = tickets[tickets >= cursor]
+    items = [_ticket(state, ticket) for ticket in shown[:limit].tolist()]
+    return {"items": items, "next_cursor": str(int(shown[limit])) if len(shown) > limit else None}
+
+
+def prompt_groups(state: RunState, row: int) -> list[dict[str, Any]]:
+    """Every group a prompt was given, newest first."""
+    table = state.book.tickets
+    tickets = np.flatnonzero(table["row"] == row)[::-1].tolist()
+    return [
+        {
+            **_ticket(state, ticket),
+            "scored": int(table["scored"][ticket]),
+            "passes": float(table["passes"][ticket]),
+            "informative": _verdict(state, ticket),
+            "tokens": int(table["tokens"][ticket]),
+            "inclusion_probability": float(state.batch_of(ticket).event.inclusion_K[int(table["position"][ticket])]),
+            "refused": [
+                {"n": r.n, "code": r.code, "outcome": r.outcome, "reward": r.reward}
+                for r in state.refused.get(ticket, ())
+            ],
+        }
+        for ticket in tickets
+    ]
+
+
+def beliefs(state: RunState, rows: np.ndarray | None = None) -> dict[str, Any]:
+    """Columns of the contract for rows of the pool, all by default; `key` is a list."""
+    found = state.beliefs(rows)
+    chosen = range(state.num_rows) if rows is None else rows.tolist()
+    informative = informative_probability(found.mean_N, found.variance_N, state.config.group_size)
+    return {
+        "key": [state.pool.keys[row] for row in chosen],
+        "pass_rate": found.mean_N,
+        "pass_rate_sd": np.sqrt(found.variance_N),
+        "n_eff": found.n_eff_N,
+        "lag": found.lag_N,
+        "informative": informative,
+        "state": state_names(state, list(chosen)),
+        "source": [SOURCES[code] for code in found.source_N.tolist()],
+    }
+
+
+def prompt_fields(state: RunState, rows: np.ndarray) -> dict[int, dict[str, Any]]:
+    """What a run adds to prompts in a list: belief, state, counts."""
+    columns = beliefs(state, rows)
+    counts = state.rows
+    return {
+        row: {
+            "belief": {
+                name: _plain(columns[name][i])
+                for name in ("pass_rate", "pass_rate_sd", "n_eff", "lag", "informative", "source")
+            },
+            "state": columns["state"][i],
+            "drawn": int(counts["drawn_N"][row]),
+            "groups_reported": int(counts["groups_N"][row]),
+            "error_share": _share(int(counts["errors_N"][row]), int(counts["rollouts_N"][row])),
+            "in_flight": int(state.in_flight_N[row]),
+            "credit": int(counts["credit_N"][row]),
+        }
+        for i, row in enumerate(rows.tolist())
+    }
+
+
+def audit_info(state: RunState, level: float) -> dict[str, Any]:
+    found = audit_run(state, level)
+    curves = {
+        name: {
+            stream: {
+                "estimate": getattr(getattr(found, name), stream).estimate,
+                "interval": getattr(getattr(found, name), stream).interval,
+            }
+            for stream in ("uniform", "selected", "reweighted")
+        }
+        for name in ("pass_rate", "degenerate")
+    }
+    return {
+        "run": state.run,
+        "branch": state.branch,
+        "config_hash": state.config_hash,
+        "draws": found.draws,
+        "num_draws": found.num_draws,
+        "level": found.level,
+        **curves,
+        "selection_ratio": {
+            "category": dict(found.selection_ratio.category),
+            "difficulty": list(found.selection_ratio.difficulty),
+        },
+        "effective_sample_size": found.effective_sample_size,
+        "largest_weight": found.largest_weight,
+        "claim": claim_of(state.config).to_dict(),
+        "claim_realised": claim_realised(state, found).to_dict(),
+        "verdict": found.verdict,
+        "warnings": list(found.warnings),
+    }
+
+
+def costs_info(state: RunState) -> dict[str, Any]:
+    ledger = state.ledger.to_json()
+    return {name: ledger[name] for name in ("tokens", "rollouts", "seconds")}
+
+
+def _group(state: RunState, name: str, ticket: int | None) -> dict[str, Any]:
+    if ticket is None:
+        return {
+            "ticket": name, "attempt": None, "state": None, "scored": 0, "passes": 0.0, "informative": None,
+            "next": "stop", "more": 0,
+        }  # fmt: skip
+    table = state.book.tickets
+    is_open = table["state"][ticket] == TicketState.OPEN
+    return {
+        "ticket": name,
+        "attempt": int(table["attempt"][ticket]),
+        "state": TicketState(int(table["state"][ticket])).name.lower(),
+        "scored": int(table["scored"][ticket]),
+        "passes": float(table["passes"][ticket]),
+        "informative": _verdict(state, ticket),
+        "next": "wait" if is_open else "stop",
+        "more": 0,
+    }
+
+
+def _ticket(state: RunState, ticket: int) -> dict[str, Any]:
+    table = state.book.tickets
+    deadline = float(table["deadline"][ticket])
+    reason = VoidReason(int(table["reason"][ticket]))
+    return {
+        "ticket": state.ticket_id(ticket),
+        "prompt": state.pool.keys[int(table["row"][ticket])],
+        "purpose": PURPOSES[int(table["purpose"][ticket])].value,
+        "state": TicketState(int(table["state"][ticket])).name.lower(),
+        "reason": reason.name.lower() if reason else None,
+        "attempt": int(table["attempt"][ticket]),
+        "deadline": None if math.isnan(deadline) else deadline,
+        "issued_version": int(table["issued_version"][ticket]),
+        "reported_version": _known(int(table["reported_version"][ticket])),
+        "draws_between": _known(int(table["draws_between"][ticket])),
+    }
+
+
+def _verdict(state: RunState, ticket: int) -> bool | None:
+    value = int(state.book.tickets["informative"][ticket])
+    return None if value < 0 else bool(value)
+
+
+def _known(value: int) -> int | None:
+    return None if value < 0 else value
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
