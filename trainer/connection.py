@@ -19,6 +19,7 @@ from trainer.errors import InvalidRequest, MidbandError, ServiceUnavailable, Unr
 from trainer.retry import Backoff, Wait
 
 TRY_AGAIN = frozenset({429, 502, 503, 504})  # statuses that say: not now
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 DETAIL_CHARS = 300  # of a body that is not of this contract; enough to recognise the program that sent it
 
 T = TypeVar("T")
@@ -44,11 +45,20 @@ class Connection:
         if url.scheme not in ("http", "https") or not url.host:
             raise InvalidRequest(f"base_url must look like http://127.0.0.1:8765, got {base_url!r}")
         headers = {"Accept": "application/json"}
+        if api_key is not None and url.userinfo:
+            raise InvalidRequest("a password in base_url and an api_key go into the same header: give one of them")
         if api_key is not None:
             headers["Authorization"] = f"Bearer {api_key}"
         self.where = str(url.copy_with(userinfo=b"")).rstrip("/")  # for messages: a password must not get into a log
         self._backoff = backoff
-        self._http = httpx.Client(base_url=url, headers=headers, transport=transport, timeout=timeout_s)
+        self._http = httpx.Client(
+            base_url=url,
+            headers=headers,
+            transport=transport,
+            timeout=timeout_s,
+            # A proxy of the environment cannot reach a service on this machine, and clusters often set one.
+            trust_env=url.host not in LOOPBACK,
+        )
 
     def close(self) -> None:
         self._http.close()
