@@ -86,6 +86,13 @@ class RunEngine:
             engine.apply(event)
         return engine, events
 
+    @classmethod
+    def resume(cls, state: RunState) -> Self:
+        """An engine on a state that a snapshot kept."""
+        engine = cls.__new__(cls)
+        engine.state = state
+        return engine
+
     def apply(self, event: Event) -> None:
         """Folds one event into the state."""
         fold(self.state, event)

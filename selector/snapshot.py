@@ -9,7 +9,7 @@ import hashlib
 import io
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -91,11 +91,11 @@ def snapshot(state: RunState) -> bytes:
     return pack(arrays, document)
 
 
-def restore_snapshot(data: bytes, pools: Mapping[int, PoolState] | Any) -> RunState:
-    """The state again. `pools`: revision -> PoolState, anything with `[]`. Raises SnapshotDamaged."""
+def restore_snapshot(data: bytes, pool: Callable[[int], PoolState]) -> RunState:
+    """The state again. `pool` gives the pool at a revision. Raises SnapshotDamaged."""
     arrays, document = unpack(data)
     try:
-        return _state_of(arrays, document, pools[document["pool_revision"]])
+        return _state_of(arrays, document, pool(document["pool_revision"]))
     except (KeyError, ValueError, TypeError) as error:
         raise SnapshotDamaged(f"the snapshot cannot be read: {error}") from error
 
