@@ -132,7 +132,7 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
     review only, unless `short` is "fill" or every prompt is alike. Raises ValueError for utilities that are no such
     numbers or do not fit the frame.
     """
-    utility_N = _checked_utility(utility_N, frame)
+    _check_utility(utility_N, frame)
     classes = _classes(frame, utility_N, plan, frame.frame_N & ~_blocked(frame, plan))
     counts = classes.counts
     share_m = round_down(plan.audit_share * plan.size + plan.rng(Stream.AUDIT_COUNT).random())
@@ -212,15 +212,12 @@ def _blocked(frame: DrawFrame, plan: DrawPlan) -> np.ndarray:
     return np.zeros(len(frame.frame_N), bool) if plan.allow_repeat else frame.frame_N & frame.blocked_N
 
 
-def _checked_utility(utility_N: np.ndarray, frame: DrawFrame) -> np.ndarray:
-    """Utilities scaled to a largest value of 1, so that no sum over the pool overflows."""
+def _check_utility(utility_N: np.ndarray, frame: DrawFrame) -> None:
     if len(utility_N) != len(frame.frame_N):
         raise ValueError(f"{len(utility_N)} utilities for {len(frame.frame_N)} rows")
-    largest = float(utility_N.max(initial=0.0))
-    if not (largest < np.inf and float(utility_N.min(initial=0.0)) >= 0.0):
+    if not (float(utility_N.max(initial=0.0)) < np.inf and float(utility_N.min(initial=0.0)) >= 0.0):
         row = int(np.argmin(np.isfinite(utility_N) & (utility_N >= 0.0)))
         raise ValueError(f"utilities must be finite and >= 0; row {row} has {utility_N[row]}")
-    return utility_N / largest if largest > 0.0 else utility_N.astype(np.float64)
 
 
 def _classes(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan, eligible_N: np.ndarray) -> Classes:

@@ -136,13 +136,16 @@ def class_inclusion(utility_N: np.ndarray, gain_N: np.ndarray, places: float, fl
     Utilities that are all zero mean no preference. Where fewer rows than places have a size (floor 0, zero
     utilities), those are certain and the others share what is left by their gain.
     """
-    wanted_N = utility_N * gain_N
-    wanted, gain = float(wanted_N.sum()), float(gain_N.sum())
-    if wanted == 0.0 or gain == 0.0:
+    size_N = np.where(gain_N > 0.0, utility_N, 0.0)
+    largest = float(size_N.max(initial=0.0))
+    if largest == 0.0:
         return capped_inclusion(gain_N, places)
-    size_N = wanted_N * ((1.0 - floor) / wanted)
+    # Scaled by the largest of the class, so that no product or sum leaves the range of floats.
+    size_N /= largest
+    size_N *= gain_N
     if floor > 0.0:
-        size_N += gain_N * (floor / gain)
+        size_N *= (1.0 - floor) / float(size_N.sum())
+        size_N += gain_N * (floor / float(gain_N.sum()))
         return capped_inclusion(size_N, places)
     positive = int(np.count_nonzero(size_N))
     if places <= positive:

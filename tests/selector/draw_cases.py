@@ -1,0 +1,75 @@
+"""Frames and plans for tests of a draw: defaults that a test overrides by name."""
+
+from typing import Any
+
+import numpy as np
+
+from selector.draw import DrawFrame, DrawPlan, RestingCode
+
+
+def make_frame(num_rows: int, **columns: Any) -> DrawFrame:
+    """Every row in the frame, nothing blocked, at rest or owed. Columns by name: lists or arrays."""
+    defaults: dict[str, Any] = {
+        "frame_N": np.ones(num_rows, bool),
+        "blocked_N": np.zeros(num_rows, bool),
+        "credit_N": np.zeros(num_rows, np.int32),
+        "resting_code_N": np.zeros(num_rows, np.uint8),
+        "due_N": np.zeros(num_rows, bool),
+    }
+    given = {
+        name: np.asarray(values, defaults.get(name, np.zeros(0, np.int64)).dtype) for name, values in columns.items()
+    }
+    return DrawFrame(**(defaults | given))
+
+
+def make_plan(size: int, **values: Any) -> DrawPlan:
+    """Weights on, floor 0.1, no audit and no review unless asked for."""
+    defaults: dict[str, Any] = {
+        "group_size": 8,
+        "floor": 0.1,
+        "weights": "horvitz_thompson",
+        "seed": 7,
+        "purpose_code": 0,
+        "index": 0,
+    }
+    return DrawPlan(**(defaults | values), size=size)
+
+
+def mask(num_rows: int, *rows: int) -> np.ndarray:
+    """(N,) bool, true at these rows."""
+    mask_N = np.zeros(num_rows, bool)
+    mask_N[list(rows)] = True
+    return mask_N
+
+
+def random_frame(rng: np.random.Generator, num_rows: int) -> DrawFrame:
+    """A frame in any condition: each column is sparse, dense or empty by chance."""
+
+    def some() -> np.ndarray:
+        return rng.random(num_rows) < rng.choice([0.0, 0.1, 0.5, 0.95])
+
+    resting_N = some()
+    return make_frame(
+        num_rows,
+        frame_N=~some(),
+        blocked_N=some(),
+        credit_N=rng.integers(0, 6, num_rows) * some(),
+        resting_code_N=np.where(resting_N, rng.integers(1, 3, num_rows), RestingCode.NONE),
+        due_N=some() & resting_N,
+        waited_N=rng.integers(0, 9, num_rows),
+    )
+
+
+def random_utility(rng: np.random.Generator, num_rows: int) -> np.ndarray:
+    """Utilities of every kind: equal, spread, partly or wholly zero, or over hundreds of orders of magnitude."""
+    kind = rng.integers(0, 5)
+    uniform_N = rng.random(num_rows)
+    if kind == 0:
+        return np.ones(num_rows)
+    if kind == 1:
+        return np.zeros(num_rows)
+    if kind == 2:
+        return np.where(uniform_N < 0.7, 0.0, uniform_N)
+    if kind == 3:
+        return 10.0 ** (600.0 * (uniform_N - 0.5))
+    return uniform_N**4
