@@ -10,10 +10,10 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, Literal, Self, TypedDict, TypeVar, Unpack
 
 import httpx
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from api import schemas
 from api.schemas import (
@@ -35,7 +35,7 @@ from api.schemas import (
     VersionInfo,
 )
 from trainer.connection import Body, Connection, Query, parsed, path_of
-from trainer.errors import InvalidRequest
+from trainer.errors import InvalidRequest, ServiceUnavailable
 from trainer.reports import as_group, in_words
 from trainer.retry import PATIENCE_S, Backoff
 
@@ -157,7 +157,7 @@ class Client:
         return self._post(PoolInfo, "/v1/pools", _request(schemas.PoolRequest, values))
 
     def pools(self) -> list[PoolInfo]:
-        return self._get(list[PoolInfo], "/v1/pools")
+        return self._items(PoolInfo, "/v1/pools")
 
     def pool(self, pool: str) -> PoolInfo:
         """Counts of a pool's prompts by split and category."""
@@ -230,8 +230,13 @@ class Client:
         body = _request(schemas.ConfigRequest, _with_policy({**options}, policy))
         return self._post(RunCreated, path_of("/v1/runs", run, "config"), body)
 
-    def runs(self) -> list[RunInfo]:
-        return self._get(list[RunInfo], "/v1/runs")
+    def runs(self) -> list[JsonObject]:
+        """Name, pool and whether it has ended, for every run."""
+        return self._items(JsonObject, "/v1/runs")
+
+    def presets(self) -> list[JsonObject]:
+        """The policies to choose from: configuration, claim, source and a sentence each."""
+        return self._items(JsonObject, "/v1/presets")
 
     def run(self, run: str) -> RunInfo:
         """Counts, states, alarms and configuration of a run."""
@@ -270,12 +275,16 @@ class Client:
         run: str,
         *,
         batch: int | None = None,
+        purpose: PurposeName | None = None,
         state: Literal["open", "reported", "void"] | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> TicketPage:
-        """One page of a run's tickets with their states; `next_cursor` asks for the page after it."""
-        query: Query = {"batch": batch, "state": state, "limit": limit, "cursor": cursor}
+        """One page of a run's tickets with their states; `next_cursor` asks for the page after it.
+
+        `purpose` says whose batch is meant where `batch` is given: each purpose has indices of its own.
+        """
+        query: Query = {"batch": batch, "purpose": purpose, "state": state, "limit": limit, "cursor": cursor}
         return self._get(TicketPage, path_of("/v1/runs", run, "tickets"), query)
 
     def report(
@@ -327,7 +336,7 @@ class Client:
         return self._post(CheckpointInfo, path_of("/v1/runs", run, "checkpoints"), body)
 
     def checkpoints(self, run: str) -> list[CheckpointInfo]:
-        return self._get(list[CheckpointInfo], path_of("/v1/runs", run, "checkpoints"))
+        return self._items(CheckpointInfo, path_of("/v1/runs", run, "checkpoints"))
 
     def restore(
         self,
@@ -373,16 +382,39 @@ class Client:
                 columns.setdefault(name, []).append(value)
         return columns
 
-    def events(self, run: str, *, after: int | None = None) -> Iterator[JsonObject]:
-        """The run's log, oldest first, from just behind position `after`."""
-        response = self._connection.call("GET", path_of("/v1/runs", run, "events"), query={"after": after})
-        yield from _json_lines(response)
+    def events(self, run: str, *, after: int = 0) -> Iterator[JsonObject]:
+        """The run's log, oldest first, behind position `after`; each event holds its own position as `seq`."""
+        while True:
+            began = after
+            response = self._connection.call(
+                "GET", path_of("/v1/runs", run, "events"), query={"after": after}, stream=True
+            )
+            try:
+                for event in _json_lines(response):
+                    yield event
+                    after = event["seq"]
+                return
+            except httpx.TransportError as error:
+                # The line broke in the middle of a long log: go on behind what came, if anything did.
+                if after == began:
+                    raise ServiceUnavailable(f"the log of {run} broke off behind event {after}: {error}") from error
+            finally:
+                response.close()
 
     def _get(self, answer: type[AnswerT], path: str, query: Query | None = None) -> AnswerT:
         return parsed(answer, self._connection.call("GET", path, query=query))
 
+    def _items(self, item: type[AnswerT], path: str) -> list[AnswerT]:
+        return parsed(_Items[item], self._connection.call("GET", path)).items  # type: ignore[valid-type]
+
     def _post(self, answer: type[AnswerT], path: str, body: bytes) -> AnswerT:
         return parsed(answer, self._connection.call("POST", path, body=body))
+
+
+class _Items(BaseModel, Generic[AnswerT]):
+    """How the contract wraps a list."""
+
+    items: list[AnswerT]
 
 
 def _request(model: type[schemas.Request], values: Mapping[str, object]) -> bytes:
@@ -445,6 +477,10 @@ def _file_body(path: Path) -> tuple[Body, str]:
 
 def _json_lines(response: httpx.Response) -> Iterator[JsonObject]:
     # Not iter_lines: that also splits at the line separators of Unicode, which may stand inside a JSON text.
-    for line in response.content.split(b"\n"):
-        if line:
+    rest = b""
+    for part in response.iter_bytes():
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
             yield json.loads(line)
+    if rest:
+        yield json.loads(rest)

@@ -72,8 +72,9 @@ class Connection:
         body: Body = b"",
         content_type: str = "application/json",
         timeout_s: float | None = None,
+        stream: bool = False,
     ) -> httpx.Response:
-        """The answer to one call, of status 2xx.
+        """The answer to one call, of status 2xx; with `stream` its body is still to be read, and the caller closes it.
 
         Raises RequestRefused for an answer that says no, and ServiceUnavailable when there was none within the
         patience of this connection.
@@ -85,9 +86,13 @@ class Connection:
         while True:
             content = body() if callable(body) else body
             try:
-                response = self._http.request(
+                request = self._http.build_request(
                     method, path, params=params, content=content, headers=headers, timeout=timeout
                 )
+                response = self._http.send(request, stream=stream)
+                if stream and not response.is_success:
+                    response.read()
+                    response.close()
             except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.InvalidURL) as error:
                 raise InvalidRequest(f"{method} {path} cannot be sent: {error}") from error
             except httpx.DecodingError as error:

@@ -101,7 +101,7 @@ def test_it_can_be_used_where_an_event_loop_runs_already() -> None:
 
 def test_a_start_that_fails_is_the_callers_error() -> None:
     @asynccontextmanager
-    async def failing(app: Starlette) -> AsyncIterator[None]:
+    async def failing(app: Starlette | None) -> AsyncIterator[None]:
         if app is not None:
             raise OSError("the database is locked")
         yield
