@@ -1,6 +1,7 @@
 """The caller's side of midband: what a training script needs to draw prompts and report what came of them.
 
-client       one method for each call of the service        reports     outcomes as the groups of a report
+client       one method for each call of the service        options     the keyword arguments of those methods
+reports      outcomes as the groups of a report             bodies      imports on the way out, JSON lines on the way in
 connection   one HTTP call: retries, refusals, parsing      retry       how long and how often to try again
 transport    the service inside this process                errors      everything that can go wrong, drawn as a tree
 rollout/     engines that turn tickets into groups          replay/     policies compared on a record of outcomes

@@ -5,12 +5,11 @@ sends them, and answers with the contract's models. Nothing of a run is kept her
 may go on where another stopped, and any call may be made again.
 """
 
-import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -34,71 +33,20 @@ from api.schemas import (
     TicketPage,
     VersionInfo,
 )
-from trainer.connection import Body, Connection, Query, parsed, path_of
+from trainer.bodies import JsonObject, Row, file_body, json_lines, rows_body
+from trainer.connection import Connection, Query, parsed, path_of
 from trainer.errors import InvalidRequest, ServiceUnavailable
+from trainer.options import ConfigOptions, DrawOptions, RunOptions
 from trainer.reports import as_group, in_words
 from trainer.retry import PATIENCE_S, Backoff
 
 DEFAULT_URL = "http://127.0.0.1:8765"
 TIMEOUT_S = 60.0  # one try of one call; a draw or report takes milliseconds
 IMPORT_TIMEOUT_S = 3_600.0  # a pool of millions of prompts is one transaction
-ROWS_PER_CHUNK = 1_000  # of an import, joined into one write
-FILE_CHUNK_BYTES = 1 << 20
 
-CONTENT_TYPES = {
-    ".jsonl": "application/x-ndjson",
-    ".ndjson": "application/x-ndjson",
-    ".json": "application/json",
-    ".csv": "text/csv",
-    ".parquet": "application/vnd.apache.parquet",
-}
-
-Row = Mapping[str, object]
 Policy = str | Mapping[str, object] | schemas.PolicyRequest  # a preset's name, or a preset with parts overridden
-JsonObject = dict[str, Any]
 Columns = dict[str, list[Any]]
 AnswerT = TypeVar("AnswerT")
-
-
-class RunOptions(TypedDict, total=False):
-    """What a run may be given beside name, pool and policy; the contract says what each means."""
-
-    group_size: int
-    audit_share: float
-    weights: Literal["none", "horvitz_thompson", "clipped"]
-    seed: int
-    max_lag: int | None
-    signal: Literal["reward", "outcome"]
-    tolerance: float
-    min_rollouts: int
-    feed: Literal["all", "informative_only"]
-    ticket_ttl_s: float | None
-    review_share: float
-    revisit_draws: int | None
-    max_weight: float
-    loss_aggregation: Literal["per_prompt", "per_sequence", "per_token"]
-    advantage: Literal["grpo", "dr_grpo", "rloo"]
-
-
-class ConfigOptions(TypedDict, total=False):
-    """What may change in the middle of a run, beside the policy."""
-
-    audit_share: float
-    weights: Literal["none", "horvitz_thompson", "clipped"]
-    max_lag: int | None
-
-
-class DrawOptions(TypedDict, total=False):
-    """What a draw may be given beside index, size and policy version."""
-
-    group_size: int
-    purpose: PurposeName
-    refill: int
-    divisor: int
-    short: Literal["partial", "fill"]
-    allow_repeat: bool
-    include: list[Literal["content", "answer"]]
-    branch: int
 
 
 class Client:
@@ -175,7 +123,7 @@ class Client:
         Bad rows are counted and named in the answer and the others are imported; look at `rejected`. With `replace`,
         prompts that are not among these are marked absent and never drawn.
         """
-        body, content_type = _file_body(Path(rows)) if isinstance(rows, str | Path) else _rows_body(rows)
+        body, content_type = file_body(Path(rows)) if isinstance(rows, str | Path) else rows_body(rows)
         response = self._connection.call(
             "PUT",
             path_of("/v1/pools", pool, "prompts"),
@@ -377,7 +325,7 @@ class Client:
         """
         response = self._connection.call("GET", path_of("/v1/runs", run, "beliefs"), query={"format": "jsonl"})
         columns: Columns = {}
-        for row in _json_lines(response):
+        for row in json_lines(response):
             for name, value in row.items():
                 columns.setdefault(name, []).append(value)
         return columns
@@ -390,7 +338,7 @@ class Client:
                 "GET", path_of("/v1/runs", run, "events"), query={"after": after}, stream=True
             )
             try:
-                for event in _json_lines(response):
+                for event in json_lines(response):
                     yield event
                     after = event["seq"]
                 return
@@ -429,58 +377,3 @@ def _with_policy(values: dict[str, object], policy: Policy | None) -> dict[str, 
     if policy is None:
         return values
     return {**values, "policy": {"preset": policy} if isinstance(policy, str) else policy}
-
-
-def _rows_body(rows: Iterable[Row]) -> tuple[Body, str]:
-    kept = rows if isinstance(rows, Sequence) else list(rows)  # a second try must be able to send them again
-
-    def chunks() -> Iterator[bytes]:
-        for start in range(0, len(kept), ROWS_PER_CHUNK):
-            lines = (_row_line(row, start + n) for n, row in enumerate(kept[start : start + ROWS_PER_CHUNK]))
-            yield "".join(lines).encode()
-
-    return chunks, CONTENT_TYPES[".jsonl"]
-
-
-def _row_line(row: Row, place: int) -> str:
-    # A number that is not finite goes out as NaN or Infinity: the service then refuses that row by name and keeps the
-    # others, while null would pass for a value left out.
-    try:
-        return json.dumps(row, default=_plain) + "\n"
-    except (TypeError, ValueError) as error:
-        raise InvalidRequest(f"row {place} cannot be written as JSON: {error}") from error
-
-
-def _plain(value: Any) -> object:
-    """Numpy scalars and arrays, and what else converts itself, as plain Python."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} is no JSON value: {value!r:.80}")
-
-
-def _file_body(path: Path) -> tuple[Body, str]:
-    content_type = CONTENT_TYPES.get(path.suffix.lower())
-    if content_type is None:
-        raise InvalidRequest(f"{path}: the format shows in the file's name, one of {', '.join(CONTENT_TYPES)}")
-    if not path.is_file():
-        raise InvalidRequest(f"{path}: no such file")
-
-    def chunks() -> Iterator[bytes]:
-        with path.open("rb") as file:
-            while chunk := file.read(FILE_CHUNK_BYTES):
-                yield chunk
-
-    return chunks, content_type
-
-
-def _json_lines(response: httpx.Response) -> Iterator[JsonObject]:
-    # Not iter_lines: that also splits at the line separators of Unicode, which may stand inside a JSON text.
-    rest = b""
-    for part in response.iter_bytes():
-        *lines, rest = (rest + part).split(b"\n")
-        for line in lines:
-            yield json.loads(line)
-    if rest:
-        yield json.loads(rest)
