@@ -28,6 +28,8 @@ class PolicyArm:
         Raises InvalidRequest naming the option. Whether the preset and the estimator exist is the service's to say.
         """
         preset, _, options = text.partition(":")
+        if not preset.strip():
+            raise InvalidRequest(f"policy {text!r}: it begins with the name of a preset, as in midband:power=2")
         values: dict[str, object] = {"preset": preset.strip()}
         estimator: dict[str, float] = {}
         for option in filter(None, (part.strip() for part in options.split(","))):

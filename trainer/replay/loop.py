@@ -24,6 +24,8 @@ from trainer.rollout.recorded import RecordedEngine, RecordedOutcomes
 BATCH_SIZE = 256
 GROUP_SIZE = 8
 AUDIT_SHARE = 0.1
+TEXT_FIELDS = ("content", "answer")
+LONGEST_REMARK = 30_000  # characters of JSON; half of what the service takes, so that the row's own `meta` fits too
 LOSS_CLIP = 1e-6  # predictions are held this far from 0 and 1, so that one surprise costs 14 nats and not infinity
 
 Watch = Callable[[PolicyArm, int, int, int], None]  # arm, groups done, groups in all, informative groups so far
@@ -103,13 +105,26 @@ def _check(
 
 def _import(client: Client, record: RecordedOutcomes, pool: str) -> None:
     client.create_pool(pool, description=f"replay of {record.name}")
-    report = client.put_prompts(pool, record.prompts)
+    report = client.put_prompts(pool, [_without_text(prompt) for prompt in record.prompts])
     if report.rejected:
         first = report.errors[0]
         raise InvalidRequest(
             f"{record.name}: the service rejected {report.rejected} of {report.received} prompts; row {first.row}: "
             f"{first.detail} ({first.code})"
         )
+
+
+def _without_text(prompt: Mapping[str, object]) -> dict[str, object]:
+    """The prompt with its text as a remark, so that a page can show it.
+
+    The service rightly makes one prompt of two with the same text; a record with two histories for it needs both.
+    """
+    row = {field: value for field, value in prompt.items() if field not in TEXT_FIELDS}
+    text = {field: prompt[field] for field in TEXT_FIELDS if field in prompt}
+    if not text or len(json.dumps(text)) > LONGEST_REMARK:
+        return row
+    meta = prompt.get("meta", {})
+    return row | {"meta": text | (dict(meta) if isinstance(meta, Mapping) else {})}
 
 
 def _run_name(pool: str, arm: PolicyArm, common: Mapping[str, object]) -> str:
