@@ -1,5 +1,4 @@
-"""Selection policies by the utility they stand for. A new one is a file, a name in `PolicyConfig.utility`, a line
-here."""
+"""Selection policies by their utility: a new one is a file, a name in `PolicyConfig.utility` and a line here."""
 
 from selector.config import Advantage, PolicyConfig, Weights
 from selector.policies.base import Policy

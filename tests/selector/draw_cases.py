@@ -46,7 +46,7 @@ def random_frame(rng: np.random.Generator, num_rows: int) -> DrawFrame:
     """A frame in any condition: each column is sparse, dense or empty by chance."""
 
     def some() -> np.ndarray:
-        return rng.random(num_rows) < rng.choice([0.0, 0.1, 0.5, 0.95])
+        return np.less(rng.random(num_rows), rng.choice([0.0, 0.1, 0.5, 0.95]))
 
     resting_N = some()
     return make_frame(
@@ -71,5 +71,5 @@ def random_utility(rng: np.random.Generator, num_rows: int) -> np.ndarray:
     if kind == 2:
         return np.where(uniform_N < 0.7, 0.0, uniform_N)
     if kind == 3:
-        return 10.0 ** (600.0 * (uniform_N - 0.5))
-    return uniform_N**4
+        return np.power(10.0, 600.0 * (uniform_N - 0.5))
+    return np.power(uniform_N, 4)
