@@ -21,6 +21,7 @@ GREY, BLACK, PALE = "#7A7A7A", "#000000", "#DDDDDD"
 SMOOTHED_SHARE = 0.06  # of the rounds go into one point of a curve, so that noise does not hide the course
 SIZE_INCHES = (14.0, 4.6)
 DPI = 150
+LEGEND_COLUMNS = 4
 DASHES = (0, (4, 2))  # points drawn, points left out
 
 
@@ -46,6 +47,8 @@ def picture(results: Sequence[ReplayResult], path: Path) -> Path:
         x=0.01,
         ha="left",
     )
+    handles, names = left.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper right", ncols=min(len(results), LEGEND_COLUMNS), frameon=False)
     figure.savefig(path, dpi=DPI)
     return path
 
@@ -68,7 +71,6 @@ def _draw_informative(axes: "Axes", results: Sequence[ReplayResult], colours: Se
         axes.plot(_rounds(share_R), 100 * smoothed(share_R, window), color=colour, linewidth=2, label=result.arm.name)
     _frame(axes, "Groups that teach something", "informative groups, % of the round")
     axes.set_ylim(0, 100)
-    axes.legend(loc="lower right", frameon=False)
 
 
 def _draw_never_seen(axes: "Axes", results: Sequence[ReplayResult], colours: Sequence[str]) -> None:
@@ -76,24 +78,26 @@ def _draw_never_seen(axes: "Axes", results: Sequence[ReplayResult], colours: Seq
         never_seen_R = result.rounds.never_seen_R
         axes.plot(_rounds(never_seen_R), never_seen_R, color=colour, linewidth=2, label=result.arm.name)
     _frame(axes, "Prompts no group was drawn for yet", "prompts")
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_ylim(bottom=0)
 
 
 def _draw_pass_rates(axes: "Axes", results: Sequence[ReplayResult], colours: Sequence[str]) -> None:
     longest = max(results, key=lambda result: len(result.rounds.pool_R))
     pool_R = longest.rounds.pool_R
-    axes.plot(_rounds(pool_R), 100 * pool_R, color=BLACK, linewidth=1.2, label="whole pool, known to the record")
+    axes.plot(_rounds(pool_R), 100 * pool_R, color=BLACK, linewidth=1, label="whole pool, as the record has it")
     for result, colour in zip(results, colours, strict=True):
         rounds = result.rounds
-        window = _window(rounds.selected_R)
-        place = _rounds(rounds.selected_R)
-        axes.plot(place, 100 * smoothed(rounds.selected_R, window), color=colour, linewidth=2,
-                  label=f"{result.arm.name}: groups drawn")  # fmt: skip
+        place, window = _rounds(rounds.selected_R), _window(rounds.selected_R)
+        axes.plot(place, 100 * smoothed(rounds.selected_R, window), color=colour, linewidth=2)
         if result.arm.policy.preset != "uniform":
-            axes.plot(place, 100 * smoothed(rounds.reweighted_R, window), color=colour, linewidth=1.5,
-                      linestyle=DASHES, label=f"{result.arm.name}: re-weighted by 1/π")  # fmt: skip
+            axes.plot(place, 100 * smoothed(rounds.reweighted_R, window), color=colour, linewidth=1.5, linestyle=DASHES)
+    # Colours mean policies in all panels; here the line's form says which stream it is.
+    axes.plot([], [], color=GREY, linewidth=2, label="groups drawn")
+    axes.plot([], [], color=GREY, linewidth=1.5, linestyle=DASHES, label="the same, re-weighted by 1/π")
     _frame(axes, "What a reward curve would show", "pass rate, %")
-    axes.legend(loc="best", frameon=False, fontsize=8.5)
+    axes.legend(loc="best", edgecolor="none", framealpha=0.85)
 
 
 def _frame(axes: "Axes", title: str, quantity: str) -> None:
