@@ -8,12 +8,21 @@ instead of failing later as a puzzling missing attribute.
 """
 
 import importlib.util
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    from trainer.client import Client
+    from trainer.reports import group
+
+__all__ = ["Client", "group", "in_process", "main"]
 
 OUR_PACKAGES = ("api", "predictors", "selector", "trainer")
 
@@ -38,23 +47,134 @@ def _refuse_shadowed_packages() -> None:
 
 _refuse_shadowed_packages()
 
+
+def __getattr__(name: str) -> object:
+    """Imports the public names when they are first asked for, so that `midband version` stays quick."""
+    if name == "Client":
+        from trainer.client import Client
+
+        return Client
+    if name == "group":
+        from trainer.reports import group
+
+        return group
+    raise AttributeError(f"module 'midband' has no attribute {name!r}; it has {', '.join(__all__)}")
+
+
+@contextmanager
+def in_process(database_url: str | None = None) -> Iterator["Client"]:
+    """A client of a service inside this process: the real one, without a port.
+
+    By default its database is a file in a temporary folder, gone when the block ends; give a `database_url` to keep it.
+    """
+    from api.app import create_app
+    from api.settings import Settings
+    from trainer.client import Client
+    from trainer.transport import InProcessTransport
+
+    with tempfile.TemporaryDirectory(prefix="midband-") as folder:
+        settings = Settings(database_url=database_url or f"sqlite:///{folder}/midband.db")
+        with Client("http://in-process", transport=InProcessTransport(create_app(settings))) as client:
+            yield client
+
+
 app = typer.Typer(
     name="midband",
     help="Choose the prompts a reinforcement-learning trainer should roll out next.",
     no_args_is_help=True,
     add_completion=False,
+    pretty_exceptions_enable=False,
 )
 
-
-@app.callback()
-def _root() -> None:
-    """Keeps `midband version` a subcommand while it is the only one."""
+OutDir = Annotated[Path, typer.Option(help="Folder for the pictures and figures; made if missing.")]
 
 
 @app.command()
 def version() -> None:
     """Print the installed version."""
     typer.echo(metadata.version("midband"))
+
+
+@app.command()
+def serve(
+    database_url: Annotated[str | None, typer.Option(help="SQLite or PostgreSQL; MIDBAND_DATABASE_URL.")] = None,
+    host: Annotated[str | None, typer.Option(help="A loopback address; MIDBAND_HOST.")] = None,
+    port: Annotated[int | None, typer.Option(help="0 for any free one; MIDBAND_PORT.")] = None,
+) -> None:
+    """Start the service on this machine: one process, one database."""
+    from pydantic import ValidationError
+
+    from api.errors import StartRefused
+    from api.serve import serve as run_server
+    from api.settings import Settings
+
+    flags = {"database_url": database_url, "host": host, "port": port}
+    try:
+        run_server(Settings(**{name: value for name, value in flags.items() if value is not None}))  # type: ignore[arg-type]
+    except ValidationError as error:
+        _fail("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False)))
+    except StartRefused as error:
+        _fail(str(error))
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(help="Recorded outcomes: JSONL with successes per visit, or p per time point.")],
+    policy: Annotated[list[str] | None, typer.Option(help="A preset, or preset:power=2,floor=0.2. Repeat it.")] = None,
+    out_dir: OutDir = Path("midband-replay"),
+    batch_size: Annotated[int, typer.Option(min=1, help="Groups in a round.")] = 256,
+    group_size: Annotated[int | None, typer.Option(min=1, help="Rollouts in a group; by default the record's.")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    server: Annotated[str | None, typer.Option(help="URL of a running service; by default one inside this process.")] = None,
+) -> None:
+    """Compare policies on recorded outcomes: table, picture, figures."""
+    from trainer.errors import MidbandError
+    from trainer.replay.command import run_command
+
+    try:
+        with _client(server) as client:
+            run_command(
+                client,
+                file,
+                policy or ["uniform", "midband"],
+                out_dir,
+                batch_size=batch_size,
+                group_size=group_size,
+                seed=seed,
+            )
+    except MidbandError as error:
+        _fail(str(error))
+
+
+@app.command()
+def demo(out_dir: OutDir = Path("midband-demo")) -> None:
+    """Replay a made-up pool under uniform sampling and under midband, through the real service."""
+    from trainer.demo import run_demo
+    from trainer.errors import MidbandError
+
+    try:
+        with in_process() as client:
+            run_demo(client, out_dir)
+    except MidbandError as error:
+        _fail(str(error))
+
+
+@contextmanager
+def _client(server: str | None) -> Iterator["Client"]:
+    if server is None:
+        with in_process() as client:
+            yield client
+        return
+    from trainer.client import Client
+
+    with Client(server) as client:
+        yield client
+
+
+def _fail(message: str) -> None:
+    """Says what is wrong and ends with status 1."""
+    print(f"midband: {message}", file=sys.stderr)  # noqa: T201
+    raise typer.Exit(1)
 
 
 def main() -> None:

@@ -37,10 +37,10 @@ PRESETS: dict[str, Preset] = {
                 estimator="kalman_arcsine",
                 utility="informative",
                 power=4.0,
-                floor=0.1,
+                floor=0.05,
             ),
             source="midband",
-            sentence="Draws prompts whose groups are likely to be informative; a tenth of the places is open to all.",
+            sentence="Draws prompts whose groups are likely to be informative; a twentieth of the places is open to all.",
         ),
     )
 }

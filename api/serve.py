@@ -1,0 +1,63 @@
+"""`midband serve`: one process that serves one database, started only when everything it needs is there.
+
+Called by the command. What can be refused is refused before the server starts, in one sentence and not as a traceback.
+"""
+
+import errno
+import logging
+import socket
+
+import uvicorn
+
+from api.app import create_app
+from api.db.migrate import upgrade
+from api.db.session import create_database, lock_database
+from api.errors import StartRefused
+from api.settings import Settings, shown_url
+
+BACKLOG = 2_048  # connections that may wait to be accepted
+logger = logging.getLogger("midband")
+
+
+class PortInUse(StartRefused):
+    """Another process listens on the port."""
+
+
+def serve(settings: Settings) -> None:
+    """Serves until it is told to stop. Raises StartRefused when it cannot start."""
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    _prepare_database(settings)
+    with _listen(settings) as listener:
+        host, port = listener.getsockname()[:2]
+        logger.info("database %s", shown_url(settings.database_url))
+        logger.info("no keys exist: listening on this machine only, http://%s:%d", host, port)
+        config = uvicorn.Config(create_app(settings), log_level=settings.log_level, log_config=None, access_log=False)
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _prepare_database(settings: Settings) -> None:
+    """Opens, migrates and lets go of the database: its refusals belong before the server's start."""
+    with lock_database(settings.database_url):
+        database = create_database(settings.database_url)
+        try:
+            upgrade(database)
+        finally:
+            database.dispose()
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUse(
+                f"port {settings.port} on {settings.host} is in use: stop the other process, or choose another port "
+                "with --port or MIDBAND_PORT"
+            ) from error
+        raise StartRefused(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}") from error
+    listener.listen(BACKLOG)
+    return listener
