@@ -14,7 +14,7 @@ from tests.architecture.fresh import ROOT
 
 PURE_PACKAGES = ("predictors", "selector")
 FORBIDDEN_MODULES = {
-    "asyncio", "io", "logging", "os", "pathlib", "pickle", "random", "secrets", "shutil", "socket", "subprocess",
+    "asyncio", "logging", "os", "pathlib", "pickle", "random", "secrets", "shutil", "socket", "subprocess",
     "sys", "tempfile", "threading", "time", "uuid",
 }  # fmt: skip
 FORBIDDEN_BUILTINS = {"eval", "exec", "input", "open", "print"}
