@@ -27,7 +27,8 @@ def to_config(request: schemas.RunRequest) -> RunConfig:
 def changed_config(config: RunConfig, request: schemas.ConfigRequest) -> RunConfig:
     """The configuration after a change in mid-run; fields that were not sent stay. Raises UnknownConfig."""
     sent = request.model_fields_set
-    values = {name: getattr(request, name) for name in ("audit_share", "weights", "max_lag") if name in sent}
+    names = ("audit_share", "weights", "max_lag")
+    values: dict[str, Any] = {name: getattr(request, name) for name in names if name in sent}
     if "policy" in sent and request.policy is not None:
         values["policy"] = to_policy(request.policy)
     return checked(config.changed(**values))

@@ -201,7 +201,7 @@ class RunService:
         def query() -> list[dict[str, Any]]:
             with read(self.store.database) as connection:
                 stored = run_queries.list_runs(connection)
-                names = {run.pool_id: pool_queries.pool_name(connection, run.pool_id) for run in stored}
+                names = {run.pool_id: run_queries.pool_head(connection, run.pool_id)[0] for run in stored}
             return [{"run": run.name, "pool": names[run.pool_id], "completed": run.completed} for run in stored]
 
         return await asyncio.to_thread(query)
@@ -250,7 +250,7 @@ class RunService:
 
     def _runs_on(self, pool: str) -> tuple[int, list[StoredRun]]:
         with read(self.store.database) as connection:
-            pool_id = pool_queries.pool_id(connection, pool)
+            pool_id = pool_queries.get_pool(connection, pool).id
             return pool_id, run_queries.list_runs(connection, pool_id)
 
     def _create_run(self, request: schemas.RunRequest) -> tuple[dict[str, Any], bool]:
@@ -258,7 +258,7 @@ class RunService:
         asked = request.model_dump(mode="json", exclude_unset=True)
         with read(self.store.database) as connection:
             known = run_queries.find_run(connection, request.name)
-            pool_id = pool_queries.pool_id(connection, request.pool)
+            pool_id = pool_queries.get_pool(connection, request.pool).id
         if known is None:
             try:
                 self.store.begin(request.name, pool_id, asked, config, time.time())

@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 
 from api.db import pools as pool_queries
 from api.db import runs as run_queries
+from api.db.columns import PoolColumns
 from api.db.runs import FULL, REWIND, StoredRun
 from api.db.session import read, write
 from selector.config import RunConfig
@@ -32,35 +33,26 @@ class RunStore:
 
     def __init__(self, database: Engine) -> None:
         self.database = database
-        self._pools: OrderedDict[tuple[int, int], PoolState] = OrderedDict()
+        self._pools: OrderedDict[tuple[int, int], PoolColumns] = OrderedDict()
         self._lock = threading.Lock()
 
     def pool(self, pool_id: int, revision: int | None = None) -> PoolState:
         """A pool at a revision, by default the newest."""
         with read(self.database) as connection:
-            newest = pool_queries.current_revision(connection, pool_id)
-        wanted = newest if revision is None else revision
+            name, newest = run_queries.pool_head(connection, pool_id)
+            wanted = newest if revision is None else revision
+            with self._lock:
+                known = self._pools.get((pool_id, wanted))
+                earlier = max((r for p, r in self._pools if p == pool_id and r < wanted), default=None)
+                base = None if earlier is None else self._pools[pool_id, earlier]
+            if known is None:
+                known = pool_queries.load_pool_columns(connection, pool_id, wanted, base)
         with self._lock:
-            if (pool_id, wanted) in self._pools:
-                self._pools.move_to_end((pool_id, wanted))
-                return self._pools[pool_id, wanted]
-        with read(self.database) as connection:
-            columns = pool_queries.load_pool_columns(connection, pool_id, wanted)
-        state = PoolState(
-            name=columns.name,
-            revision=wanted,
-            keys=columns.keys,
-            split_N=columns.split_N,
-            category_N=columns.category_N,
-            categories=tuple(columns.categories),
-            absent_N=columns.absent_N,
-            quarantined_N=columns.quarantined_N,
-        )
-        with self._lock:
-            self._pools[pool_id, wanted] = state
+            columns = self._pools.setdefault((pool_id, wanted), known)
+            self._pools.move_to_end((pool_id, wanted))
             while len(self._pools) > POOLS_KEPT:
                 self._pools.popitem(last=False)
-        return state
+        return columns.state(name)
 
     def begin(self, name: str, pool_id: int, request: dict[str, object], config: RunConfig, at: float) -> StoredRun:
         """A new run with the first events of its log, in one transaction."""

@@ -52,7 +52,7 @@ def run_info(state: RunState) -> dict[str, Any]:
         "train_draws": state.train_draws,
         "tickets": {"open": int(states[0]), "reported": int(states[1]), "void": int(states[2])},
         "rollouts": {"issued": int(table["group_size"].sum()), **statuses},
-        "tokens": dict(state.ledger.tokens),
+        "tokens": state.ledger.to_json()["tokens"],
         "informative": {
             "groups": informative,
             "reported_groups": num_judged,

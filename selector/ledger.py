@@ -44,8 +44,8 @@ class Ledger:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "tokens": dict(self.tokens),
-            "rollouts": dict(self.rollouts),
+            "tokens": {source.value: count for source, count in self.tokens.items()},
+            "rollouts": {source.value: count for source, count in self.rollouts.items()},
             "seconds": dict(self.seconds),
             "statuses": dict(self.statuses),
         }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import orjson
 from sqlalchemy import Connection, delete, insert, select, update
 
-from api.db.models import events, runs, snapshots
+from api.db.models import events, pools, runs, snapshots
 from selector.errors import SnapshotDamaged
 from selector.events import Event, event_from_json
 
@@ -63,6 +63,12 @@ def list_runs(connection: Connection, pool_id: int | None = None) -> list[Stored
     if pool_id is not None:
         query = query.where(runs.c.pool_id == pool_id)
     return [_stored(dict(row)) for row in connection.execute(query).mappings()]
+
+
+def pool_head(connection: Connection, pool_id: int) -> tuple[str, int]:
+    """Name and newest revision of a run's pool."""
+    row = connection.execute(select(pools.c.name, pools.c.revision).where(pools.c.id == pool_id)).one()
+    return str(row.name), int(row.revision)
 
 
 def set_completed(connection: Connection, run_id: int, completed: bool) -> None:
