@@ -108,16 +108,18 @@ class RunEngine:
             raise RunComplete(f"run {self.state.run!r} is complete; a restore reopens it")
         return plan_batch(self.state, request, now=now)
 
-    def report(self, report: Report) -> Decision:
-        """What a report adds. Raises BranchSuperseded, ReportInvalid; then nothing counts."""
-        return decide(self.state, report)
+    def report(self, report: Report, *, now: float | None = None) -> Decision:
+        """What a report adds; `now` starts the clock of attempts that it begins. Raises BranchSuperseded,
+        BranchUnknown, ReportInvalid; then nothing counts.
+        """
+        return decide(self.state, report, now)
 
     def expire(self, now: float) -> TicketsExpired | None:
         """The event that ends tickets whose deadline has passed, or None."""
         book = self.state.book
         if now < book.next_deadline:
             return None
-        tickets = [ticket for ticket in book.open if book.tickets["deadline"][ticket] <= now]
+        tickets = sorted(ticket for ticket in book.open if book.tickets["deadline"][ticket] <= now)
         if not tickets:
             return None
         return TicketsExpired(tickets=tickets, closings=[self._expired(ticket) for ticket in tickets])
@@ -160,7 +162,8 @@ class RunEngine:
         if restore_id and restore_id in self.state.restores:
             return None
         checkpoint = find_checkpoint(self.state, step)
-        discards = self.state.last_change > checkpoint.seq
+        # What is voided ends for good too, and its index may be drawn anew under names of its own.
+        discards = self.state.last_change > checkpoint.seq or (in_flight == "void" and bool(self.state.book.open))
         return Restored(
             step=step,
             position=checkpoint.seq,

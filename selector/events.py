@@ -135,7 +135,10 @@ class RefusedEvidence:
     """A rollout that was refused, kept for the audit."""
 
     ticket: int
-    n: int | None
+    attempt: int
+    n: int | None  # None when the caller gave an id and no number
+    id: str | None
+    fragment: int
     code: str
     outcome: float | None
     reward: float | None
@@ -149,6 +152,7 @@ class RolloutsReported(Event):
     kind: ClassVar[str] = "rollouts_reported"
     groups: list[GroupEvidence]
     refused: list[RefusedEvidence]
+    deadline: float | None = None  # unix seconds, of attempts that it begins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ def fold(state: RunState, event: Event) -> None:
             _report(state, event)
         case TicketsExpired():
             close(state, event.tickets, event.closings)
-            state.book.next_deadline = _next_deadline(state)
+            state.book.find_next_deadline()
             state.last_change = state.seq
         case StepRecorded():
             _step(state, event)
@@ -134,9 +134,7 @@ def _observe(state: RunState, ordinals: np.ndarray) -> None:
 
 
 def _draw(state: RunState, event: BatchDrawn) -> None:
-    if event.policy_version > state.policy_version:
-        state.policy_version = event.policy_version
-        state.estimator.advance(event.policy_version)
+    state.see_version(event.policy_version)
     purpose = Purpose(event.purpose)
     if purpose is Purpose.TRAIN:
         _count_train_draw(state, event)
@@ -188,7 +186,9 @@ def _report(state: RunState, event: RolloutsReported) -> None:
     closings: list[Closing] = []
     for group in event.groups:
         if group.reopens:
-            reopen(state, group.ticket, group.attempt)
+            close(state, closed, closings)  # the attempt before may have ended in this report
+            closed, closings = [], []
+            _retry(state, group.ticket, event.deadline)
         if group.n:
             _add_rollouts(state, group)
         if group.closing is not None:
@@ -198,7 +198,8 @@ def _report(state: RunState, event: RolloutsReported) -> None:
         state.refused.setdefault(refused.ticket, []).append(refused)
         state.ledger.add(Source.REJECTED, tokens=refused.tokens, rollouts=refused.code != "report_conflict")
     close(state, closed, closings)
-    state.last_change = state.seq
+    if event.groups:
+        state.last_change = state.seq
 
 
 def _add_rollouts(state: RunState, group: GroupEvidence) -> None:
@@ -239,31 +240,22 @@ def _add_rollouts(state: RunState, group: GroupEvidence) -> None:
             statuses[STATUS_NAME[status]] += 1
 
 
-def reopen(state: RunState, ticket: int, attempt: int) -> None:
-    """Begins the next attempt of a ticket: empty, open, its prompt in flight again."""
-    table = state.book.tickets
-    if table["state"][ticket] != TicketState.OPEN:
-        np.add.at(state.in_flight_N, table["row"][ticket : ticket + 1], 1)
-    state.book.clear_attempt(ticket)
-    table["state"][ticket] = TicketState.OPEN
-    table["reason"][ticket] = VoidReason.NONE
-    table["attempt"][ticket] = attempt
-    state.book.open[ticket] = None
+def _retry(state: RunState, ticket: int, deadline: float | None) -> None:
+    """Begins the next attempt of a void ticket; its prompt is in flight again."""
+    book = state.book
+    book.begin_attempt(ticket, state.seq)
+    state.in_flight_N[book.tickets["row"][ticket]] += 1
+    book.tickets["deadline"][ticket] = np.nan if deadline is None else deadline
+    if deadline is not None:
+        book.next_deadline = min(book.next_deadline, deadline)
 
 
 def _step(state: RunState, event: StepRecorded) -> None:
     state.steps[event.branch, event.step] = {**event.to_json(), "seq": state.seq}
     state.step = max(state.step, event.step)
     state.ledger.add_costs(event.costs)
-    if event.policy_version > state.policy_version:
-        state.policy_version = event.policy_version
-        state.estimator.advance(event.policy_version)
+    state.see_version(event.policy_version)
     state.last_change = state.seq
-
-
-def _next_deadline(state: RunState) -> float:
-    deadlines = state.book.tickets["deadline"][list(state.book.open)]
-    return float(np.nanmin(deadlines)) if np.isfinite(deadlines).any() else np.inf
 
 
 def _floats(values: Sequence[float | None]) -> np.ndarray:

@@ -101,9 +101,11 @@ class _Draft:
     reason: int
     attempt: int
     slots: list[_Slot]
+    past: dict[int, list[_Slot]] = field(default_factory=dict)  # earlier attempts, as far as they were asked for
+    refused: set[tuple[object, ...]] = field(default_factory=set)  # rollouts refused so far
 
 
-def decide(state: RunState, report: Report) -> Decision:
+def decide(state: RunState, report: Report, now: float | None = None) -> Decision:
     """What this report would add. Pure. Raises BranchSuperseded, BranchUnknown or ReportInvalid, nothing applied."""
     check_branch(state, report.branch)
     decision, drafts = Decision(), dict[int, _Draft]()
@@ -114,13 +116,20 @@ def decide(state: RunState, report: Report) -> Decision:
         decision.tickets.append((group.ticket, ticket))
         if ticket is None:
             continue
-        draft = drafts.setdefault(ticket, _load(state, ticket))
-        evidence = _GroupDecision(state, report, group, draft, decision, refused).run()
+        if ticket not in drafts:
+            drafts[ticket] = _load(state, ticket)
+        evidence = _GroupDecision(state, report, group, drafts[ticket], decision, refused).run()
         if evidence is not None:
             groups.append(evidence)
     if groups or refused:
-        decision.event = RolloutsReported(groups=groups, refused=refused)
+        deadline = _deadline(state, now) if any(group.reopens for group in groups) else None
+        decision.event = RolloutsReported(groups=groups, refused=refused, deadline=deadline)
     return decision
+
+
+def _deadline(state: RunState, now: float | None) -> float | None:
+    ttl = state.config.ticket_ttl_s
+    return None if ttl is None or now is None else now + ttl
 
 
 def check_branch(state: RunState, branch: int | None) -> None:
@@ -153,7 +162,18 @@ def _find(state: RunState, group: GroupIn, decision: Decision) -> int | None:
 
 
 def _load(state: RunState, ticket: int) -> _Draft:
-    table, slots = state.book.tickets, state.book.slots(ticket)
+    table = state.book.tickets
+    return _Draft(
+        ticket=ticket,
+        state=int(table["state"][ticket]),
+        reason=int(table["reason"][ticket]),
+        attempt=int(table["attempt"][ticket]),
+        slots=_load_slots(state, state.book.slots(ticket)),
+        refused={_identity(refused) for refused in state.refused.get(ticket, ())},
+    )
+
+
+def _load_slots(state: RunState, slots: slice) -> list[_Slot]:
     columns = [state.book.rollouts[name][slots].tolist() for name in ("arrived", "fragment", "outcome", "reward")]
     columns += [state.book.rollouts[name][slots].tolist() for name in ("status", "tokens", "id_hash")]
     loaded = []
@@ -163,9 +183,12 @@ def _load(state: RunState, ticket: int) -> _Draft:
         for other, (value, cost) in state.book.fragments.get(slots.start + i, {}).items():
             fragments[other] = (None if np.isnan(value) else value, cost)
         loaded.append(_Slot(arrived, known, None if np.isnan(reward) else reward, status, tokens, fragments, id_hash))
-    return _Draft(
-        ticket, int(table["state"][ticket]), int(table["reason"][ticket]), int(table["attempt"][ticket]), loaded
-    )
+    return loaded
+
+
+def _identity(refused: RefusedEvidence) -> tuple[object, ...]:
+    """What makes it the same refused rollout: everything but why it was refused, which changes as tickets close."""
+    return (refused.attempt, refused.n, refused.id, refused.fragment, refused.outcome, refused.reward, refused.tokens)
 
 
 class _GroupDecision:
@@ -194,15 +217,16 @@ class _GroupDecision:
         if reopens is None:
             return None
         for place, rollout in enumerate(self.group.rollouts):
-            by_place = rollout.n is None and rollout.id is None
-            self._take(rollout, self._checked_place(place) if by_place else rollout.n)
+            self._take(rollout, self._number_given(rollout, place))
         closing = self._closing()
         if not self.evidence.n and closing is None and not reopens:
             return None
         return replace(self.evidence, attempt=self.draft.attempt, closing=closing, reopens=reopens)
 
-    def _checked_place(self, place: int) -> int:
-        """A rollout's place in the list is its number only when the list is the whole group."""
+    def _number_given(self, rollout: RolloutIn, place: int) -> int | None:
+        """The number that the caller gave. Its place in the list is one only when the list is the whole group."""
+        if rollout.n is not None or rollout.id is not None:
+            return rollout.n
         size = len(self.draft.slots)
         if len(self.group.rollouts) != size and not self.group.final:
             raise ReportInvalid(
@@ -219,15 +243,31 @@ class _GroupDecision:
         retriable = draft.state == TicketState.VOID and draft.reason in RETRIABLE
         alive = self.state.batch_of(draft.ticket).alive and not self.state.completed
         if wanted == draft.attempt + 1 and retriable and alive:
+            draft.past[draft.attempt] = draft.slots
             draft.attempt, draft.state, draft.reason = wanted, TicketState.OPEN, VoidReason.NONE
             draft.slots = [_Slot(False, None, None, 0, 0, {}, 0) for _ in draft.slots]
             return True
         if wanted < draft.attempt:
-            for rollout in self.group.rollouts:
-                self._late(rollout, rollout.n, f"attempt {wanted} has ended; the current one is {draft.attempt}")
+            self._meet_past(wanted)
             return None
         self._reject(None, "unknown_ticket", f"attempt {wanted} was never issued; the current one is {draft.attempt}")
         return None
+
+    def _meet_past(self, attempt: int) -> None:
+        """Rollouts of an attempt that another one followed: known already, or late."""
+        draft = self.draft
+        if attempt not in draft.past:
+            draft.past[attempt] = _load_slots(self.state, self.state.book.slots(draft.ticket, attempt))
+        slots = draft.past[attempt]
+        for place, rollout in enumerate(self.group.rollouts):
+            n = self._number_given(rollout, place)
+            known = [slots[n]] if n is not None and n < len(slots) else []
+            if n is None:
+                known = [slot for slot in slots if slot.id_hash == hash_id(rollout.id)]
+            if known and known[0].arrived and _is_same(known[0], rollout):
+                self.decision.duplicate += 1
+            else:
+                self._late(rollout, n, f"attempt {attempt} has ended; the current one is {draft.attempt}", attempt)
 
     def _take(self, rollout: RolloutIn, number: int | None) -> None:
         slots, open_ = self.draft.slots, self.draft.state == TicketState.OPEN
@@ -241,8 +281,8 @@ class _GroupDecision:
             self._reject(n, "too_many_rollouts", f"the group has {len(slots)} rollouts")
         elif (problem := self._version_problem(rollout)) is not None:
             self._reject(n, *problem)
-            self.stale |= problem[0] == "stale"
-            if self.stale:
+            if problem[0] == "stale":
+                self.stale = True
                 self._refuse(rollout, n, "stale")
         else:
             self._accept(rollout, n, id_hash)
@@ -257,18 +297,14 @@ class _GroupDecision:
 
     def _known(self, rollout: RolloutIn, n: int, id_hash: int) -> None:
         slot = self.draft.slots[n]
-        status, outcome, reward = _normal(rollout)
         if id_hash and slot.id_hash and id_hash != slot.id_hash:
             return self._conflict(rollout, n, "the number belongs to a rollout with another id")
         if rollout.fragment in slot.fragments:
-            same = slot.fragments[rollout.fragment] == (outcome, rollout.tokens or 0)
-            if rollout.fragment == next(iter(slot.fragments)):
-                same = same and (slot.reward, slot.status) == (reward, status)
-            if same:
+            if _is_same(slot, rollout):
                 self.decision.duplicate += 1
                 return None
             return self._conflict(rollout, n, "it was reported with other values; the first stand")
-        if outcome != slot.outcome:
+        if rollout.outcome != slot.outcome:
             return self._conflict(
                 rollout, n, f"fragment {rollout.fragment} has another outcome than the fragments before"
             )
@@ -328,10 +364,10 @@ class _GroupDecision:
         draft.reason = closing.reason
         return closing
 
-    def _late(self, rollout: RolloutIn, n: int | None, detail: str) -> None:
+    def _late(self, rollout: RolloutIn, n: int | None, detail: str, attempt: int | None = None) -> None:
         self.decision.late += 1
         self._reject(n, "ticket_closed", detail)
-        self._refuse(rollout, n, "ticket_closed")
+        self._refuse(rollout, n, "ticket_closed", attempt)
 
     def _conflict(self, rollout: RolloutIn, n: int, detail: str) -> None:
         self._reject(n, "report_conflict", detail)
@@ -340,14 +376,30 @@ class _GroupDecision:
     def _reject(self, n: int | None, code: str, detail: str) -> None:
         self.decision.rejected.append(Refusal(ticket=self.group.ticket, n=n, code=code, detail=detail))
 
-    def _refuse(self, rollout: RolloutIn, n: int | None, code: str) -> None:
+    def _refuse(self, rollout: RolloutIn, n: int | None, code: str, attempt: int | None = None) -> None:
         """Keeps what was refused for the audit, once: the same refused values again are not new evidence."""
-        tokens = 0 if code == "report_conflict" else rollout.tokens or 0
         evidence = RefusedEvidence(
-            ticket=self.draft.ticket, n=n, code=code, outcome=rollout.outcome, reward=rollout.reward, tokens=tokens
+            ticket=self.draft.ticket,
+            attempt=attempt or self.draft.attempt,
+            n=n if rollout.id is None else rollout.n,
+            id=rollout.id,
+            fragment=rollout.fragment,
+            code=code,
+            outcome=rollout.outcome,
+            reward=rollout.reward,
+            tokens=0 if code == "report_conflict" else rollout.tokens or 0,
         )
-        if evidence not in self.state.refused.get(self.draft.ticket, ()) and evidence not in self.refused:
+        if _identity(evidence) not in self.draft.refused:
+            self.draft.refused.add(_identity(evidence))
             self.refused.append(evidence)
+
+
+def _is_same(slot: _Slot, rollout: RolloutIn) -> bool:
+    """Whether the slot knows this fragment of the rollout with these values."""
+    status, outcome, reward = _normal(rollout)
+    if slot.fragments.get(rollout.fragment) != (outcome, rollout.tokens or 0):
+        return False
+    return rollout.fragment != next(iter(slot.fragments)) or (slot.reward, slot.status) == (reward, status)
 
 
 def _normal(rollout: RolloutIn) -> tuple[int, float | None, float | None]:

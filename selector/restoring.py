@@ -42,7 +42,6 @@ def fold_restored(state: RunState, event: Restored) -> None:
     state.checkpoints = [c for c in state.checkpoints if c.seq <= position]
     state.branch = event.branch
     state.completed = False
-    state.last_change = position
     state.restores[event.restore_id or ""] = answer(state, event, lost, reissued)
 
 
@@ -78,32 +77,34 @@ def _lose_later_batches(state: RunState, position: int) -> int:
             if table["state"][ticket] != TicketState.VOID:
                 lost += 1
                 _lose_work(state, ticket)
-                _end_as_lost(state, ticket)
+                _end(state, ticket, VoidReason.LOST, state.seq)
     return lost
 
 
 def _return_open_tickets(state: RunState, event: Restored) -> list[int]:
-    """Tickets open at the checkpoint begin their next attempt, or are voided when the caller wants none back."""
+    """Tickets open at the checkpoint begin their next attempt, or are voided when the caller wants none back; those
+    that were void then and were tried again later are void as before.
+    """
     table = state.book.tickets
     alive = np.array([batch.alive for batch in state.batches], bool)[table["batch"]]
-    open_then = alive & ((table["state"] == TicketState.OPEN) | (table["ended_seq"] > event.position))
-    tickets = np.flatnonzero(open_then).tolist()
+    changed = alive & ((table["state"] == TicketState.OPEN) | (table["ended_seq"] > event.position))
     ttl = state.config.ticket_ttl_s
-    for ticket in tickets:
+    reissued = []
+    for ticket in np.flatnonzero(changed).tolist():
         if table["state"][ticket] != TicketState.VOID:
             _lose_work(state, ticket)
-        if event.in_flight == "void":
-            _end_as_lost(state, ticket)
-            continue
-        attempt = int(table["attempt"][ticket]) + 1
-        state.book.clear_attempt(ticket)
-        table["state"][ticket] = TicketState.OPEN
-        table["reason"][ticket] = VoidReason.NONE
-        table["attempt"][ticket] = attempt
-        table["deadline"][ticket] = np.nan if ttl is None else event.at + ttl
+        void_then = state.book.void_at(ticket, event.position)
+        if void_then is not None:
+            _end(state, ticket, *void_then)
+        elif event.in_flight == "void":
+            _end(state, ticket, VoidReason.LOST, state.seq)
+        else:
+            state.book.begin_attempt(ticket, state.seq)
+            table["deadline"][ticket] = np.nan if ttl is None else event.at + ttl
+            reissued.append(ticket)
     state.book.open = dict.fromkeys(np.flatnonzero(table["state"] == TicketState.OPEN).tolist())
-    state.book.next_deadline = np.inf if ttl is None or not state.book.open else event.at + ttl
-    return tickets if event.in_flight == "reissue" else []
+    state.book.find_next_deadline()
+    return reissued
 
 
 def _lose_work(state: RunState, ticket: int) -> None:
@@ -116,11 +117,11 @@ def _lose_work(state: RunState, ticket: int) -> None:
     )
 
 
-def _end_as_lost(state: RunState, ticket: int) -> None:
+def _end(state: RunState, ticket: int, reason: int, seq: int) -> None:
     table = state.book.tickets
     table["state"][ticket] = TicketState.VOID
-    table["reason"][ticket] = VoidReason.LOST
-    table["ended_seq"][ticket] = state.seq
+    table["reason"][ticket] = reason
+    table["ended_seq"][ticket] = seq
     state.book.open.pop(ticket, None)
 
 

@@ -30,7 +30,7 @@ ROW_COLUMNS: dict[str, type[np.generic]] = {
     "errors_N": np.int32,  # of them, infrastructure errors
     "overdue_N": np.bool_,  # a revisit it was blocked for
 }
-COUNTERS = ("policy_version", "step", "train_draws", "revisit_draws", "dry_draws")
+COUNTERS = ("policy_version", "belief_version", "step", "train_draws", "revisit_draws", "dry_draws", "last_change")
 
 
 @dataclass(slots=True)
@@ -69,6 +69,7 @@ class RunState:
     seq: int = 0  # events applied
     branch: int = 0
     policy_version: int = 0
+    belief_version: int = 0  # that the beliefs stand at; ahead of policy_version after a restore that kept them
     step: int = -1  # -1: no step recorded
     train_draws: int = 0  # surviving draws of purpose train
     revisit_draws: int = 0  # 0: not set yet
@@ -107,6 +108,13 @@ class RunState:
     def beliefs(self, rows: np.ndarray | None = None) -> Beliefs:
         return self.estimator.beliefs(rows)
 
+    def see_version(self, policy_version: int) -> None:
+        """A draw or step named this version of the policy; versions never go back but by a restore."""
+        self.policy_version = max(self.policy_version, policy_version)
+        if self.policy_version > self.belief_version:
+            self.belief_version = self.policy_version
+            self.estimator.advance(self.policy_version)
+
     def batch_of(self, ticket: int) -> DrawnBatch:
         return self.batches[int(self.book.tickets["batch"][ticket])]
 
@@ -144,7 +152,8 @@ class RunState:
             if beliefs or name != "lifecycle_N":
                 self.rows[name] = grown(saved[name], self.num_rows, dtype)
         for name, value in zip(COUNTERS, saved["counters"].tolist(), strict=True):
-            setattr(self, name, value)
+            if beliefs or name != "belief_version":
+                setattr(self, name, value)
         if beliefs:
             category_N = self.pool.category_N + 1
             estimator = make_estimator(self.config)

@@ -1,7 +1,8 @@
 """Tickets and their rollouts as columns: what was issued, what came back, what each is waiting for.
 
 `fold` is the only writer. A ticket is addressed by its ordinal in the run; its public id says branch, purpose, index,
-refill and position, so that no dictionary of ids is kept. A ticket owns `group_size` consecutive rollout slots.
+refill and position, so that no dictionary of ids is kept. An attempt owns `group_size` consecutive rollout slots, and
+keeps them when the next one begins: what comes again, or late, is still known.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from selector.columns import Columns
-from selector.types import PURPOSES
+from selector.types import PURPOSES, TicketState
 
 UNKNOWN = -1  # informative not judged, no version yet
 TICKET_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
@@ -20,7 +21,7 @@ TICKET_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
     "row": (np.int64, 0),
     "purpose": (np.uint8, 0),  # code in PURPOSES; an audit ticket of a train batch has its own
     "group_size": (np.int32, 0),
-    "slot": (np.int64, 0),  # first rollout slot
+    "slot": (np.int64, 0),  # first rollout slot of the current attempt
     "state": (np.uint8, 0),  # TicketState
     "reason": (np.uint8, 0),  # VoidReason
     "attempt": (np.int32, 1),
@@ -38,6 +39,8 @@ TICKET_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
     "tokens": (np.int64, 0),  # of the current attempt
 }
 ATTEMPT_COLUMNS = (
+    "state",
+    "reason",
     "ended_seq",
     "reported_version",
     "draws_between",
@@ -47,6 +50,14 @@ ATTEMPT_COLUMNS = (
     "informative",
     "tokens",
 )
+PAST_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
+    "ticket": (np.int64, 0),
+    "attempt": (np.int32, 0),
+    "slot": (np.int64, 0),
+    "reason": (np.uint8, 0),  # VoidReason it ended with; 0 when it was open or reported as a restore began the next
+    "ended_seq": (np.int64, 0),
+    "resumed_seq": (np.int64, 0),  # when the next attempt began
+}
 ROLLOUT_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
     "arrived": (np.bool_, 0),
     "fragment": (np.int32, 0),  # the fragment that came first
@@ -94,10 +105,11 @@ def read_ticket_name(text: str) -> TicketName | None:
 
 
 class TicketBook:
-    """Both tables and the further fragments, which are rare."""
+    """The tables, and the further fragments, which are rare."""
 
     def __init__(self) -> None:
         self.tickets = Columns(TICKET_COLUMNS)
+        self.past = Columns(PAST_COLUMNS)  # attempts that another one followed
         self.rollouts = Columns(ROLLOUT_COLUMNS)
         self.fragments: dict[int, dict[int, tuple[float, int]]] = {}  # slot -> fragment -> (outcome, tokens)
         self.open: dict[int, None] = {}  # ordinals, in order of issue
@@ -113,23 +125,44 @@ class TicketBook:
         self.open.update(dict.fromkeys(ordinals.tolist()))
         return ordinals
 
-    def slots(self, ticket: int) -> slice:
+    def slots(self, ticket: int, attempt: int | None = None) -> slice:
+        """Where an attempt's rollouts are; the current one's by default."""
         first = int(self.tickets["slot"][ticket])
+        if attempt is not None and attempt != self.tickets["attempt"][ticket]:
+            first = int(self.past["slot"][self._past(ticket) & (self.past["attempt"] == attempt)][0])
         return slice(first, first + int(self.tickets["group_size"][ticket]))
 
-    def clear_attempt(self, ticket: int) -> None:
-        """Forgets what the current attempt received, as the next one begins."""
-        slots = self.slots(ticket)
-        self.rollouts.reset(slots, tuple(ROLLOUT_COLUMNS))
-        self.tickets.reset(slice(ticket, ticket + 1), ATTEMPT_COLUMNS)
-        for slot in range(slots.start, slots.stop):
-            self.fragments.pop(slot, None)
+    def begin_attempt(self, ticket: int, seq: int) -> None:
+        """Opens the next attempt, with nothing in; the event at `seq` ends the one before if it was open."""
+        table = self.tickets
+        row = self.past.extend(1)
+        self.past["ticket"][row] = ticket
+        self.past["resumed_seq"][row] = seq
+        for name in ("attempt", "slot", "reason", "ended_seq"):
+            self.past[name][row] = table[name][ticket]
+        if table["state"][ticket] == TicketState.OPEN:
+            self.past["ended_seq"][row] = seq
+        table.reset(slice(ticket, ticket + 1), ATTEMPT_COLUMNS)
+        table["attempt"][ticket] += 1
+        table["slot"][ticket] = self.rollouts.extend(int(table["group_size"][ticket]))
+        self.open[ticket] = None
+
+    def void_at(self, ticket: int, seq: int) -> tuple[int, int] | None:
+        """Reason and end of the attempt after which the ticket was void at `seq` and that another one followed."""
+        past = self.past
+        rows = np.flatnonzero(self._past(ticket) & (past["ended_seq"] <= seq) & (seq < past["resumed_seq"]))
+        return (int(past["reason"][rows[0]]), int(past["ended_seq"][rows[0]])) if len(rows) else None
+
+    def _past(self, ticket: int) -> np.ndarray:
+        is_past: np.ndarray = self.past["ticket"] == ticket
+        return is_past
 
     def state(self) -> dict[str, np.ndarray]:
         flat = [(s, f, o, t) for s, per in self.fragments.items() for f, (o, t) in per.items()]
         columns = np.array(flat, np.float64).reshape(-1, 4)
         return {
             **self.tickets.state("tickets."),
+            **self.past.state("past."),
             **self.rollouts.state("rollouts."),
             "fragments.slot": columns[:, 0].astype(np.int64),
             "fragments.fragment": columns[:, 1].astype(np.int64),
@@ -139,12 +172,17 @@ class TicketBook:
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         self.tickets.load_state(state, "tickets.")
+        self.past.load_state(state, "past.")
         self.rollouts.load_state(state, "rollouts.")
         self.fragments = {}
         for slot, fragment, outcome, tokens in zip(
             *(state[f"fragments.{name}"].tolist() for name in ("slot", "fragment", "outcome", "tokens")), strict=True
         ):
             self.fragments.setdefault(slot, {})[fragment] = (outcome, tokens)
-        self.open = dict.fromkeys(np.flatnonzero(self.tickets["state"] == 0).tolist())
+        self.open = dict.fromkeys(np.flatnonzero(self.tickets["state"] == TicketState.OPEN).tolist())
+        self.find_next_deadline()
+
+    def find_next_deadline(self) -> None:
+        """Brings `next_deadline` up to date after tickets have ended; until then it may be too early."""
         deadlines = self.tickets["deadline"][list(self.open)]
         self.next_deadline = float(np.nanmin(deadlines)) if np.isfinite(deadlines).any() else np.inf
