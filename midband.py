@@ -119,13 +119,13 @@ def serve(
 
 @app.command()
 def replay(
-    file: Annotated[Path, typer.Argument(help="Recorded outcomes: JSONL with successes per visit, or p per time point.")],
+    file: Annotated[Path, typer.Argument(help="Recorded outcomes, JSONL: successes per visit, or p per time point.")],
     policy: Annotated[list[str] | None, typer.Option(help="A preset, or preset:power=2,floor=0.2. Repeat it.")] = None,
     out_dir: OutDir = Path("midband-replay"),
     batch_size: Annotated[int, typer.Option(min=1, help="Groups in a round.")] = 256,
     group_size: Annotated[int | None, typer.Option(min=1, help="Rollouts in a group; by default the record's.")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
-    server: Annotated[str | None, typer.Option(help="URL of a running service; by default one inside this process.")] = None,
+    server: Annotated[str | None, typer.Option(help="URL of a service; by default one inside this process.")] = None,
 ) -> None:
     """Compare policies on recorded outcomes: table, picture, figures."""
     from trainer.errors import MidbandError
