@@ -204,24 +204,25 @@ def check_version(policy_version: int, current: int) -> int:
     return int(policy_version)
 
 
-def check_state(state: Mapping[str, np.ndarray], like: Mapping[str, np.ndarray], *, rows_from: str) -> int:
-    """Compare names, types and shapes with an example state; the length of state[rows_from] is the number of rows.
+def check_state(state: Mapping[str, np.ndarray], like: Mapping[str, np.ndarray], *, rows_from: str) -> None:
+    """Compare names, types and shapes with an example state.
 
-    Arrays of the example whose name ends in _N have one entry a row, all others no axis. Returns the number of rows.
+    Arrays whose name ends in _N have one entry a row, all others no axis; state[rows_from] gives the number of rows.
     """
     missing, unknown = sorted(set(like) - set(state)), sorted(set(state) - set(like))
     if missing or unknown:
         raise ValueError(
             f"estimator state does not fit: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}"
         )
-    num_rows = np.asarray(state[rows_from]).shape[:1]
+    num_rows = np.size(state[rows_from])
     for name, example in like.items():
-        array, shape = np.asarray(state[name]), num_rows if name.endswith("_N") else ()
+        array, shape = np.asarray(state[name]), (num_rows,) if name.endswith("_N") else ()
         if array.dtype != example.dtype or array.shape != shape:
             raise ValueError(
                 f"estimator state {name!r} must be {example.dtype} of shape {shape}, got {array.dtype} of {array.shape}"
             )
-    return int(num_rows[0])
+        if not np.isfinite(array).all():
+            raise ValueError(f"estimator state {name!r} must be finite")
 
 
 def _checked_column(name: str, value: np.ndarray) -> np.ndarray:

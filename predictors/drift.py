@@ -13,8 +13,8 @@ import numpy as np
 from predictors.base import FloatArray, State
 
 DRIFT_SD = 3e-3
-"""Prior standard deviation of the drift, in radians per policy version. On a real run it was 6e-4; a trainer that counts
-a version every few steps has more. A rate that is unsure widens beliefs, so this must not be generous."""
+"""Prior standard deviation of the drift, in radians per policy version. On a real run it was 6e-4; a trainer that
+counts a version every few steps has more. A rate that is unsure widens beliefs, so this must not be generous."""
 
 NOISE_WEIGHT = 3.0
 """Prior information on the log of the process noise: it takes surprises worth this much to move it by a factor of e."""
