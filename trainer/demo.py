@@ -32,9 +32,9 @@ def run_demo(
     seed: int = 0,
     console: Console | None = None,
 ) -> list[ReplayResult]:
-    """Make the pool, replay it, print table and next steps; `pool.jsonl`, `replay.png`, `replay.jsonl` in `out_dir`."""
+    """Make the pool, replay it, print table and next steps; the pool, `replay.png`, `replay.jsonl` go into `out_dir`."""
     console = console or Console()
-    file = write_record(drifting_pool(num_prompts, visits=visits, seed=seed), out_dir / "pool.jsonl")
+    file = write_record(drifting_pool(num_prompts, visits=visits, seed=seed), out_dir / "made-up-pool.jsonl")
     console.print(
         f"{num_prompts} made-up prompts in five categories; their pass rates drift over {visits} visits. No model is "
         "run and nothing is trained: outcomes are drawn from those rates, the same for both policies.",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 GREY, BLACK, PALE = "#7A7A7A", "#000000", "#DDDDDD"
 SMOOTHED_SHARE = 0.06  # of the rounds go into one point of a curve, so that noise does not hide the course
+SMOOTHED_SHARE_OF_MEANS = 0.12  # the same for pass rates, whose re-weighted curve is noisier
 SIZE_INCHES = (14.0, 4.6)
 DPI = 150
 LEGEND_COLUMNS = 4
@@ -89,10 +90,11 @@ def _draw_pass_rates(axes: "Axes", results: Sequence[ReplayResult], colours: Seq
     axes.plot(_rounds(pool_R), 100 * pool_R, color=BLACK, linewidth=1, label="whole pool, as the record has it")
     for result, colour in zip(results, colours, strict=True):
         rounds = result.rounds
-        place, window = _rounds(rounds.selected_R), _window(rounds.selected_R)
+        place, window = _rounds(rounds.selected_R), _window(rounds.selected_R, SMOOTHED_SHARE_OF_MEANS)
         axes.plot(place, 100 * smoothed(rounds.selected_R, window), color=colour, linewidth=2)
         if result.arm.policy.preset != "uniform":
-            axes.plot(place, 100 * smoothed(rounds.reweighted_R, window), color=colour, linewidth=1.5, linestyle=DASHES)
+            mean_R = smoothed(rounds.reweighted_R, window) / smoothed(rounds.weights_R, window)
+            axes.plot(place, 100 * mean_R, color=colour, linewidth=1.5, linestyle=DASHES)
     # Colours mean policies in all panels; here the line's form says which stream it is.
     axes.plot([], [], color=GREY, linewidth=2, label="groups drawn")
     axes.plot([], [], color=GREY, linewidth=1.5, linestyle=DASHES, label="the same, re-weighted by 1/π")
@@ -116,9 +118,9 @@ def _colours(results: Sequence[ReplayResult]) -> list[str]:
     return [GREY if result.arm.policy.preset == "uniform" else next(others) for result in results]
 
 
-def _window(values_R: Floats) -> int:
+def _window(values_R: Floats, share: float = SMOOTHED_SHARE) -> int:
     """An odd number of rounds."""
-    return 2 * (int(SMOOTHED_SHARE * len(values_R)) // 2) + 1
+    return 2 * (int(share * len(values_R)) // 2) + 1
 
 
 def _rounds(values_R: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":

@@ -26,7 +26,8 @@ class Rounds:
     informative_R: Ints  # groups, by the service's verdict
     never_seen_R: Ints  # prompts no ticket has named so far
     selected_R: Floats  # mean outcome over all groups of the round: what a reward curve shows
-    reweighted_R: Floats  # the same weighted by 1/(N·π): an unbiased view of the whole pool
+    reweighted_R: Floats  # sum of outcome/(N·π): an unbiased view of the whole pool, noisy for a single round
+    weights_R: Floats  # sum of 1/(N·π), 1 on average: dividing by it over many rounds takes most of the noise out
     pool_R: Floats  # mean pass rate of the whole pool, which only a replay knows
     audit_groups_R: Ints
     log_loss_R: Floats  # nats a rollout, prediction at the draw against outcome, audit tickets only; NaN: none

@@ -29,6 +29,7 @@ def make_rounds(num_rounds: int = 8, **changed: Any) -> Rounds:
         "never_seen_R": np.maximum(20 - 3 * np.arange(1, num_rounds + 1), 0),
         "selected_R": np.full(num_rounds, 0.5),
         "reweighted_R": np.full(num_rounds, 0.3),
+        "weights_R": np.ones(num_rounds),
         "pool_R": np.full(num_rounds, 0.3),
         "audit_groups_R": ones,
         "log_loss_R": np.full(num_rounds, 0.6),
