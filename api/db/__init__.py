@@ -1,0 +1,1 @@
+"""Persistence: tables, transactions, migrations and every query. Blocking; called from worker threads."""

@@ -1,0 +1,156 @@
+"""The tables, as SQLAlchemy Core sees them. The migrations make them; a test compares the two on both databases.
+
+The log (`events`), the deltas of a pool (`pool_deltas`) and what prompts say (`prompts`) are the truth; counts in
+`pools` and `snapshots` can be made anew from them. Times are seconds since 1970 in UTC. JSON is kept as text that is
+already encoded: it is compared and handed out as it stands.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    text,
+)
+
+# Byte order on both databases, so that a list has one order and a cursor one meaning.
+SortedText = Text().with_variant(Text(collation="C"), "postgresql")
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+    }
+)
+
+pools = Table(
+    "pools",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", SortedText, nullable=False, unique=True),
+    Column("description", Text),
+    Column("created_at", Double, nullable=False),
+    Column("archived", Boolean, nullable=False),
+    Column("revision", Integer, nullable=False),  # 0 before the first change of its prompts
+    Column("num_rows", Integer, nullable=False),  # rows ever given out; the next prompt gets this number
+    Column("tallies", Text, nullable=False),  # JSON: how many prompts by split, category, absent, quarantined
+    Column("feature_lengths", Text, nullable=False),  # JSON: feature -> length of its vectors, 0 for a number
+)
+
+prompts = Table(
+    "prompts",
+    metadata,
+    Column("pool_id", ForeignKey("pools.id"), primary_key=True),
+    Column("row", Integer, primary_key=True, autoincrement=False),  # never given to another prompt
+    Column("key", SortedText, nullable=False),
+    Column("content_hash", String(64), nullable=False),  # of content and answer
+    Column("question_hash", String(64)),  # of the content alone; equal for one question with several answers
+    Column("content", Text),  # JSON: a text or a list of chat messages
+    Column("answer", Text),
+    Column("category", SortedText),
+    Column("split", String(8), nullable=False),
+    Column("features", Text),  # JSON
+    Column("parent", Text),
+    Column("meta", Text),  # JSON
+    Column("absent", Boolean, nullable=False),  # not in the last upload that replaced the pool
+    Column("superseded", Boolean, nullable=False),  # its key now belongs to an edited version, in another row
+    Column("quarantined", Boolean, nullable=False),
+    Column("quarantine_reason", Text),
+    Column("replaces_row", Integer),  # the version before the edit
+    Column("created_revision", Integer, nullable=False),
+    Column("revision", Integer, nullable=False),  # of its last change
+)
+# Two partial indexes: among current prompts a key is unique; among superseded versions a key and a hash are.
+Index(
+    "ix_prompts_current_key",
+    prompts.c.pool_id,
+    prompts.c.key,
+    unique=True,
+    sqlite_where=text("superseded = 0"),  # the form in which queries write it, else SQLite does not see that it fits
+    postgresql_where=text("NOT superseded"),
+)
+Index(
+    "ix_prompts_superseded_key",
+    prompts.c.pool_id,
+    prompts.c.key,
+    prompts.c.content_hash,
+    unique=True,
+    sqlite_where=text("superseded = 1"),
+    postgresql_where=text("superseded"),
+)
+# Finds equal contents too: equal contents are the same question.
+Index("ix_prompts_question", prompts.c.pool_id, prompts.c.question_hash)
+
+prompt_aliases = Table(
+    "prompt_aliases",
+    metadata,
+    Column("pool_id", ForeignKey("pools.id"), primary_key=True),
+    Column("key", SortedText, primary_key=True),  # a further key under which this content was uploaded
+    Column("row", Integer, nullable=False),
+)
+
+pool_revisions = Table(
+    "pool_revisions",
+    metadata,
+    Column("pool_id", ForeignKey("pools.id"), primary_key=True),
+    Column("revision", Integer, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("kind", String(16), nullable=False),  # import, replace, quarantine, lift
+    Column("num_rows", Integer, nullable=False),
+    Column("num_changed", Integer, nullable=False),
+)
+
+pool_deltas = Table(
+    "pool_deltas",
+    metadata,
+    Column("pool_id", ForeignKey("pools.id"), primary_key=True),
+    Column("revision", Integer, primary_key=True, autoincrement=False),
+    Column("part", Integer, primary_key=True, autoincrement=False),
+    Column("payload", LargeBinary, nullable=False),  # api/db/columns.py
+    Column("sha256", String(64), nullable=False),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", SortedText, nullable=False, unique=True),
+    Column("pool_id", ForeignKey("pools.id"), nullable=False, index=True),
+    Column("request", Text, nullable=False),  # JSON, as it was asked for
+    Column("config", Text, nullable=False),  # JSON, with every default filled in
+    Column("config_hash", String(64), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("completed", Boolean, nullable=False),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("run_id", ForeignKey("runs.id"), primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+)
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("run_id", ForeignKey("runs.id"), primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String(32), primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+    Column("sha256", String(64), nullable=False),
+)

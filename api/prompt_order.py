@@ -1,0 +1,67 @@
+"""The rows of a pool in an order that a run knows: by belief or by what was drawn, all or those in one state.
+
+The routes call it inside a run's command, so it sees the engine's state between two events. Arrays over the pool; only
+an order by key sorts texts.
+"""
+
+import numpy as np
+
+from api.errors import InvalidRequest, UnknownRun
+from predictors.value import informative_probability
+from selector.state import RunState
+from selector.types import Lifecycle, Split
+
+STATES = tuple(stage.name.lower() for stage in Lifecycle)
+BELIEF_SORTS = ("pass_rate", "pass_rate_sd", "n_eff", "lag", "informative")
+COUNT_SORTS = {"drawn": "drawn_N", "groups_reported": "groups_N"}
+
+
+def rows_in_order(state: RunState, pool: str, *, stage: str | None, sort: str, descending: bool) -> np.ndarray:
+    """Rows of the train split in the lifecycle state `stage`, or all rows, by `sort`; ties by row.
+
+    Raises UnknownRun if the run is on another pool, InvalidRequest for a sort that it does not know.
+    """
+    if state.pool.name != pool:
+        raise UnknownRun(f"run {state.run!r} is not on pool {pool!r} but on {state.pool.name!r}")
+    if stage is None:
+        rows = np.arange(state.num_rows)
+    else:
+        in_stage_N = state.rows["lifecycle_N"][: state.num_rows] == Lifecycle[stage.upper()]
+        rows = np.flatnonzero(in_stage_N & state.pool.frame_N)
+    if sort == "key":
+        keys = state.pool.keys
+        return np.array(sorted(rows.tolist(), key=lambda row: keys[row], reverse=descending), np.int64)
+    values = _values(state, sort, rows)
+    # A stable sort of the negated values, not a reversed one: ties stay in the order of rows both ways.
+    order = np.argsort(-values if descending else values, kind="stable")
+    return rows[order]
+
+
+def _values(state: RunState, sort: str, rows: np.ndarray) -> np.ndarray:
+    """(len(rows),) numbers to sort by."""
+    pool = state.pool
+    if sort == "row":
+        return rows
+    if sort == "category":
+        ranks = np.argsort(np.argsort([*pool.categories, ""]))  # the last is the one of "no category", index -1
+        in_order: np.ndarray = ranks[pool.category_N[rows]]
+        return in_order
+    if sort == "split":
+        return np.where(pool.split_N[rows] == Split.HELDOUT, 0, 1)  # by name
+    if sort in COUNT_SORTS:
+        return np.asarray(state.rows[COUNT_SORTS[sort]][rows], np.int64)
+    if sort not in BELIEF_SORTS:
+        known = ", ".join(("key", "row", "category", "split", *BELIEF_SORTS, *COUNT_SORTS))
+        raise InvalidRequest(f"sort={sort} is not known; known are {known}")
+    found = state.beliefs(rows)
+    match sort:
+        case "pass_rate":
+            return found.mean_N
+        case "pass_rate_sd":
+            return np.sqrt(found.variance_N)
+        case "n_eff":
+            return found.n_eff_N
+        case "lag":
+            return found.lag_N
+        case _:
+            return informative_probability(found.mean_N, found.variance_N, state.config.group_size)

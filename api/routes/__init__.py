@@ -1,0 +1,1 @@
+"""The endpoints, one file for each part of the contract. An endpoint parses, calls, converts."""

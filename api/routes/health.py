@@ -1,0 +1,68 @@
+"""Endpoints for those who run the service: alive, ready, metrics, version.
+
+`create_app` mounts the router. It expects on `app.state`: `ready` (bool, false while recovering), `metrics` (a
+Prometheus registry) and `capabilities` (names of what is built).
+"""
+
+from importlib import metadata
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+
+from api.schemas import CONTRACT, VersionInfo
+
+UNKNOWN_VERSION = "0+unknown"  # run from a checkout that was never installed
+
+router = APIRouter(tags=["service"])
+
+
+@router.get("/healthz")
+def healthz() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "alive"}
+
+
+@router.get("/readyz")
+def readyz(request: Request) -> JSONResponse:
+    """200 once everything is recovered and requests are served; 503 before."""
+    ready = bool(request.app.state.ready)
+    return JSONResponse({"ready": ready}, status_code=200 if ready else 503)
+
+
+@router.get("/metrics", response_class=Response)
+def metrics(request: Request) -> Response:
+    """The service's figures in Prometheus' text format."""
+    return Response(generate_latest(request.app.state.metrics), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/version", response_model=VersionInfo)
+def version(request: Request) -> VersionInfo:
+    """What is running, which contract it speaks, and which parts of it are built."""
+    return VersionInfo(
+        version=installed_version(), contract=CONTRACT, capabilities=list(request.app.state.capabilities)
+    )
+
+
+def new_registry() -> CollectorRegistry:
+    """A registry of one app's own, with the figures of its process. The library's global one would mix apps up."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry
+
+
+def installed_version() -> str:
+    """The installed distribution's version."""
+    try:
+        return metadata.version("midband")
+    except metadata.PackageNotFoundError:
+        return UNKNOWN_VERSION
