@@ -40,8 +40,9 @@ def service_settings() -> set[str]:
 
 
 def variables_in_code() -> set[str]:
-    """Variables that the other parts read by their full name."""
-    files = [ROOT / "midband.py", *(path for package in OUR_PACKAGES for path in (ROOT / package).rglob("*.py"))]
+    """Variables that the other parts, or the tests, read by their full name."""
+    folders = (*OUR_PACKAGES, "tests")
+    files = [ROOT / "midband.py", *(path for folder in folders for path in (ROOT / folder).rglob("*.py"))]
     return {name for path in files for name in SETTING.findall(path.read_text(encoding="utf-8"))}
 
 

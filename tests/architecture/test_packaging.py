@@ -42,9 +42,16 @@ def test_the_wheel_carries_every_module_of_the_packages_and_no_test(wheel: zipfi
 
 def test_the_unpacked_wheel_runs_without_the_repository(wheel: zipfile.Path, tmp_path: Path) -> None:
     wheel.root.extractall(tmp_path)
-    done = run("import midband, api.app; print(midband.__file__)", cwd=tmp_path, path=(tmp_path,))
+    code = (
+        "import midband, api.db.migrate\n"
+        "with midband.in_process() as client: client.version()\n"
+        "print(midband.__file__, api.db.migrate.migrations_folder(), sep='\\n')"
+    )
+    done = run(code, cwd=tmp_path, path=(tmp_path,))
     assert done.returncode == 0, done.stderr
-    assert Path(done.stdout.strip()) == tmp_path / "midband.py"
+    door, migrations = done.stdout.splitlines()[-2:]
+    assert Path(door) == tmp_path / "midband.py"
+    assert Path(migrations) == tmp_path / "api" / "migrations"
 
 
 def test_the_extras_are_those_documented_and_the_base_is_light() -> None:
