@@ -57,7 +57,7 @@ class DrawFrame:
     blocked_N: np.ndarray  # bool, in flight or cooling down
     credit_N: np.ndarray  # int32, c: draws in a row for which the row was blocked just before this one
     resting_code_N: np.ndarray  # uint8, RestingCode
-    due_N: np.ndarray  # bool, resting prompts to be looked at now
+    due_N: np.ndarray  # bool, prompts to be looked at now, at rest or not
     waited_N: np.ndarray | None = None  # int64, draws since a due row's turn: who goes first when not all due rows fit
 
     def __post_init__(self) -> None:
@@ -221,7 +221,8 @@ def _check_utility(utility_N: np.ndarray, frame: DrawFrame) -> None:
 
 
 def _classes(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan, eligible_N: np.ndarray) -> Classes:
-    resting_N = eligible_N & (frame.resting_code_N != RestingCode.NONE)
+    # A due row takes its place from the review share, whatever its state.
+    resting_N = eligible_N & ((frame.resting_code_N != RestingCode.NONE) | frame.due_N)
     if plan.exact_uniform:
         resting_N = np.zeros_like(eligible_N)
     return Classes(

@@ -82,11 +82,18 @@ def find_drawn(state: RunState, request: DrawRequest) -> DrawnBatch | None:
 
 
 def due_revisits(state: RunState, period: int) -> np.ndarray:
-    """(N,) bool: resting prompts whose revisit is due at the next train draw, blocked ones among them."""
-    resting_N = state.pool.frame_N & (state.rows["lifecycle_N"] >= Lifecycle.MASTERED)
-    if not period or not resting_N.any():
+    """(N,) bool: prompts whose revisit is due at the next train draw, blocked ones among them.
+
+    A prompt at rest is due at every turn, so it waits at most `period` draws; another one only if it was not drawn since
+    its last turn, so it waits less than twice as long. Draws for which it was blocked come on top.
+    """
+    if not period or state.config.policy.utility == "uniform":
         return np.zeros(state.num_rows, bool)
-    return due_now(state.revisit_position_N, state.rows["overdue_N"], resting_N, state.train_draws, period)
+    last_draw_N = state.rows["last_draw_N"]
+    forgotten_N = (last_draw_N == 0) | (state.train_draws - last_draw_N + 1 >= period)
+    waiting_N = forgotten_N | (state.rows["lifecycle_N"] >= Lifecycle.MASTERED)
+    waiting_N &= state.pool.frame_N
+    return due_now(state.revisit_position_N, state.rows["overdue_N"], waiting_N, state.train_draws, period)
 
 
 def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDrawn:

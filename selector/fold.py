@@ -171,6 +171,7 @@ def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
     state.revisit_draws = event.revisit_draws or 0
     state.rows["overdue_N"] = next_overdue(due_revisits(state, state.revisit_draws), event.row_K)
     np.add.at(state.rows["drawn_N"], event.row_K, 1)
+    state.rows["last_draw_N"][event.row_K] = state.train_draws + 1
     state.train_draws += 1
     state.dry_draws += 1
     if state.dry_draws >= DRY_DRAWS_ALARM and "no_usable_groups" not in state.alarms:

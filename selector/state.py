@@ -25,6 +25,7 @@ ROW_COLUMNS: dict[str, type[np.generic]] = {
     "credit_N": np.int32,  # draws in a row for which the prompt was blocked just before
     "lifecycle_N": np.uint8,  # Lifecycle
     "drawn_N": np.int32,  # train draws that held it
+    "last_draw_N": np.int64,  # 1 + ordinal of the last of them, 0 when there was none
     "groups_N": np.int32,  # groups reported, of every purpose that beliefs see
     "rollouts_N": np.int32,  # rollouts that came back
     "errors_N": np.int32,  # of them, infrastructure errors
