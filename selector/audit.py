@@ -235,7 +235,7 @@ def _curves(tickets: _Tickets, quantity: _Quantity, credit: _Credit, level: floa
     share_T = tickets.eligible_T / (tickets.frame_T * np.maximum(tickets.num_audit_T, 1))
     uniform_M = np.where(tickets.audit_M, tickets.mass_M * share_T[tickets.draw_M], 0.0)
     reweighted_M = tickets.weight_M / tickets.num_tickets_T[tickets.draw_M]
-    every = tickets.num_tickets_T > 0
+    every = np.ones(tickets.num_tickets_T.size, dtype=np.bool_)
     return Curves(
         uniform=_difference(tickets, quantity, uniform_M, quantity.uniform_T2, tickets.num_audit_T > 0, credit, level),
         selected=_plain_mean(tickets, quantity.x_M, level),

@@ -15,6 +15,12 @@ from selector.observations import DrawRecord, Floats, observation_ranges
 from tests.selector.test_confidence import most_misses
 
 WIDE = (-10.0, 10.0)
+# Outcomes and ranges that leave every limit away from 0 and 1 after some hundred draws.
+BETWEEN: dict[str, Any] = {
+    "outcome_K": np.array([0.5, 0.25]),
+    "range_pass": (-0.5, 1.5),
+    "range_pass_uniform": (-0.5, 1.5),
+}
 
 
 def record(**changes: Any) -> DrawRecord:
@@ -174,7 +180,7 @@ def test_two_draws_by_hand() -> None:
 
 
 def test_credit_carried_into_the_window_is_taken_off_again() -> None:
-    draws = [record(index=i) for i in range(400)]
+    draws = many(400, **BETWEEN)
     plain = audited(draws).pass_rate.reweighted
     carried = audited(draws, carried_credit=8.0, carried_credit_predicted_pass=4.0).pass_rate.reweighted
     assert value(carried) == pytest.approx(value(plain) - 4 / 400)
@@ -182,10 +188,13 @@ def test_credit_carried_into_the_window_is_taken_off_again() -> None:
 
 
 def test_open_credit_widens_the_interval_upwards_by_its_whole_weight() -> None:
-    draws = [record(index=i) for i in range(400)]
-    plain = audited(draws).pass_rate.uniform
-    widened = audited(draws, open_credit=8.0).pass_rate.uniform
-    assert interval(widened) == pytest.approx((interval(plain)[0], min(interval(plain)[1] + 8 / 400, 1.0)))
+    draws = many(400, **BETWEEN)
+    plain = audited(draws).pass_rate
+    widened = audited(draws, open_credit=8.0).pass_rate
+    for one, other in ((plain.uniform, widened.uniform), (plain.reweighted, widened.reweighted)):
+        assert interval(other) == pytest.approx((interval(one)[0], interval(one)[1] + 8 / 400))
+        assert interval(other)[1] < 1
+    assert widened.selected == plain.selected
 
 
 def test_ratios_compare_tickets_with_what_uniform_draws_would_give() -> None:
@@ -473,7 +482,7 @@ def test_draws_that_returned_nothing_are_left_out() -> None:
         for name in ("weight_K", "predicted_pass_K", "predicted_degenerate_K", "outcome_K", "degenerate_K")
     } | {name: np.zeros(0, int) for name in ("credit_K", "category_K", "difficulty_K")}
     empty = record(index=1, num_tickets=0, num_audit=0, audit_K=np.zeros(0, bool), eligible=0, **nothing)
-    assert audited([record(), empty, record(index=2)]).pass_rate == audited([record(), record(index=2)]).pass_rate
+    assert audited([record(), empty, record(index=2)]) == audited([record(), record(index=2)])
 
 
 def test_when_nothing_came_back_the_intervals_say_nothing() -> None:

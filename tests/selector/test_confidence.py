@@ -37,43 +37,39 @@ def slow_grid() -> list[tuple[float, float]]:
     return [(v, v**GRID_TILT / total) for v in u]
 
 
-def slow_lower(x: list[float], low: list[float], high: list[float], guess: list[float], level: float) -> list[float]:
-    """The definition, one observation, one component and one halving at a time."""
-    limits = []
-    first = next((i for i in range(len(x)) if high[i] > low[i]), None)
-    wealth_parts: list[tuple[float, float, float]] = []
-    for t in range(1, len(x) + 1):
-        wealth_parts = []
-        for u, prior in slow_grid():
-            penalty, alive = 0.0, True
-            scale = 1.0
-            for i in range(t):
-                residuals = [x[k] - guess[k] for k in range(i)]
-                prediction = min(max(guess[i] + sum(residuals) / (i + 1), low[i]), high[i])
-                reach = prediction - low[i]
-                if i == first:
-                    scale = max(reach, MIN_SCALE_SHARE * (high[i] - low[i]))
-                if first is None or i < first:
-                    continue
-                if u / scale * reach >= 1:
-                    alive = False
-                    break
-                penalty += slow_psi(u / scale, reach) * (x[i] - prediction) ** 2
+def slow_lower(columns: list[list[float]], level: float) -> float:
+    """The last lower limit by its definition, one observation, one component and one halving at a time."""
+    x, low, high, guess = columns
+    num = len(x)
+    first = next((i for i in range(num) if high[i] > low[i]), None)
+    floor, ceiling = sum(low) / num, sum(high) / num
+    if first is None:
+        return floor
+    predictions = []
+    for i in range(num):
+        past = sum(x[k] - guess[k] for k in range(i)) / (i + 1)
+        predictions.append(min(max(guess[i] + past, low[i]), high[i]))
+    scale = max(predictions[first] - low[first], MIN_SCALE_SHARE * (high[first] - low[first]))
+    components = []
+    for u, prior in slow_grid():
+        rate, penalty, alive = u / scale, 0.0, True
+        for i in range(num):
+            reach = predictions[i] - low[i]
+            alive = alive and rate * reach < 1
             if alive:
-                wealth_parts.append((u / scale, penalty, prior))
-        floor = sum(low[:t]) / t
-        if not wealth_parts:
-            limits.append(floor)
-            continue
-        a, b = -1e9, 1e9
-        for _ in range(200):
-            middle = (a + b) / 2
-            exponents = [rate * middle - penalty + math.log(prior) for rate, penalty, prior in wealth_parts]
-            top = max(exponents)
-            log_wealth = top + math.log(sum(math.exp(e - top) for e in exponents))
-            a, b = (a, middle) if log_wealth >= math.log(2 / (1 - level)) else (middle, b)
-        limits.append(min(max(sum(x[:t]) / t - b / t, floor), sum(high[:t]) / t))
-    return limits
+                penalty += slow_psi(rate, reach) * (x[i] - predictions[i]) ** 2
+        if alive:
+            components.append((rate, math.log(prior) - penalty))
+    if not components:
+        return floor
+    a, b = -1e6, 1e6
+    for _ in range(100):
+        middle = (a + b) / 2
+        exponents = [rate * middle + offset for rate, offset in components]
+        top = max(exponents)
+        log_wealth = top + math.log(sum(math.exp(e - top) for e in exponents))
+        a, b = (a, middle) if log_wealth >= math.log(2 / (1 - level)) else (middle, b)
+    return min(max((sum(x) - b) / num, floor), ceiling)
 
 
 def misses(
@@ -151,20 +147,30 @@ def test_observations_known_exactly_have_intervals_of_no_width() -> None:
     assert sequence.high_T == pytest.approx([0.2, 0.3, 0.3], abs=1e-15)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
-    st.lists(st.tuples(st.floats(-2, 2), st.floats(0, 3), st.floats(0, 1), st.floats(-2, 3)), min_size=1, max_size=9),
+    st.integers(0, 10_000),
+    st.integers(1, 120),
     st.sampled_from([0.5, 0.95]),
+    st.sampled_from([0.0, 0.3, 3.0]),
+    st.sampled_from([0.0, 0.05, 3.0]),
 )
-def test_limits_equal_those_of_the_slow_definition(rows: list[tuple[float, float, float, float]], level: float) -> None:
-    low = [row[0] for row in rows]
-    high = [row[0] + (row[1] if row[1] > 1e-3 else 0.0) for row in rows]
-    x = [a + (b - a) * row[2] for a, b, row in zip(low, high, rows, strict=True)]
-    guess = [row[3] for row in rows]
+def test_limits_equal_those_of_the_slow_definition(
+    seed: int, num: int, level: float, range_spread: float, guess_spread: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    low = -range_spread * rng.random(num)
+    high = 1 + range_spread * rng.random(num)
+    high[: rng.integers(0, 3)] = low[0]
+    low = np.minimum(low, high)
+    x = low + (high - low) * rng.beta(2, 5, num)
+    guess = 0.3 + guess_spread * rng.normal(size=num)
     sequence = mean_sequence(x, low, high, level, guess_T=guess)
-    mirrored = slow_lower([-v for v in x], [-v for v in high], [-v for v in low], [-v for v in guess], level)
-    assert sequence.low_T == pytest.approx(slow_lower(x, low, high, guess, level), abs=1e-7)
-    assert sequence.high_T == pytest.approx([-v for v in mirrored], abs=1e-7)
+    for t in {1, num // 3 + 1, num}:
+        rows = [column[:t].tolist() for column in (x, low, high, guess)]
+        mirrored = [[-v for v in rows[i]] for i in (0, 2, 1, 3)]
+        assert sequence.low_T[t - 1] == pytest.approx(slow_lower(rows, level), abs=1e-7)
+        assert sequence.high_T[t - 1] == pytest.approx(-slow_lower(mirrored, level), abs=1e-7)
 
 
 def test_one_step_of_the_process_never_gains_on_any_two_point_distribution() -> None:
