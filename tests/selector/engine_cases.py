@@ -284,13 +284,16 @@ def what_was_drawn(batch: DrawnBatch) -> dict[str, Any]:
     }
 
 
-def redraw(state: RunState, request: DrawRequest) -> Drawn:
-    """The draw of a train batch made anew from the state before it, as an auditor would; gives π of every row."""
+def redraw(state: RunState, request: DrawRequest, period: int | None) -> Drawn:
+    """The draw of a train batch made anew from the state before it, as an auditor would; gives π of every row.
+
+    period: the revisit period, which the batch says.
+    """
     config, num_rows = state.config, state.num_rows
     frame_N = (state.pool.split_N == Split.TRAIN) & ~state.pool.absent_N & ~state.pool.quarantined_N
     lifecycle_N = state.rows["lifecycle_N"]
     open_rows = state.book.tickets["row"][state.book.tickets["state"] == 0]
-    period = state.revisit_draws
+    period = period or 0
     frame = DrawFrame(
         frame_N=frame_N,
         blocked_N=frame_N & np.isin(np.arange(num_rows), open_rows),
