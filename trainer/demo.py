@@ -32,7 +32,7 @@ def run_demo(
     seed: int = 0,
     console: Console | None = None,
 ) -> list[ReplayResult]:
-    """Make the pool, replay it, print table and next steps; the pool, `replay.png`, `replay.jsonl` go into `out_dir`."""
+    """Make the pool, replay it, print table and next steps; pool, `replay.png` and `replay.jsonl` go into `out_dir`."""
     console = console or Console()
     file = write_record(drifting_pool(num_prompts, visits=visits, seed=seed), out_dir / "made-up-pool.jsonl")
     console.print(

@@ -112,11 +112,17 @@ def _clean(rollout: object, place: str) -> object:
 def _score(value: object, place: str) -> float | None:
     if value is None:
         return None
-    if isinstance(value, str) or not isinstance(value, SupportsFloat):
-        raise InvalidRequest(f"{place} must be a number or None, got {value!r:.80}")
-    number = float(value)
-    if math.isnan(number):
+    if not isinstance(value, float):  # most are, and a report has thousands
+        value = _as_float(value, place)
+    if math.isfinite(value):
+        return value
+    if math.isnan(value):
         return None
-    if math.isinf(number):
-        raise InvalidRequest(f"{place} is {number}: an infinite score is a bug in a grader; send None for no score")
-    return number
+    raise InvalidRequest(f"{place} is {value}: an infinite score is a bug in a grader; send None for no score")
+
+
+def _as_float(value: object, place: str) -> float:
+    # A text that reads like a number is a mistake of the caller, although float() takes it.
+    if isinstance(value, SupportsFloat) and not isinstance(value, str):
+        return float(value)
+    raise InvalidRequest(f"{place} must be a number or None, got {value!r:.80}")

@@ -7,9 +7,12 @@ An engine knows nothing of the service: it sees tickets and gives groups, and th
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from api.schemas import GroupReport, Ticket
 from trainer.reports import Status, group
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,16 +34,16 @@ class RolloutGroup:
     rollouts: tuple[Rollout, ...]
 
     def report(self) -> GroupReport:
-        """This group as it goes on the wire, closing its ticket."""
-        rewards = [rollout.outcome if rollout.reward is None else rollout.reward for rollout in self.rollouts]
-        outcomes = [rollout.outcome for rollout in self.rollouts]
+        """This group as it goes on the wire, closing its ticket. What no rollout says is left out."""
+        rollouts = self.rollouts
+        rewards = [rollout.outcome if rollout.reward is None else rollout.reward for rollout in rollouts]
         return group(
             self.ticket,
-            outcomes,
-            rewards=None if rewards == outcomes else rewards,
-            tokens=[rollout.tokens for rollout in self.rollouts],
-            seconds=[rollout.seconds for rollout in self.rollouts],
-            statuses=[rollout.status for rollout in self.rollouts],
+            [rollout.outcome for rollout in rollouts],
+            rewards=rewards if any(rollout.reward is not None for rollout in rollouts) else None,
+            tokens=_said([rollout.tokens for rollout in rollouts]),
+            seconds=_said([rollout.seconds for rollout in rollouts]),
+            statuses=[r.status for r in rollouts] if any(r.status != "ok" for r in rollouts) else None,
         )
 
 
@@ -54,3 +57,7 @@ class RolloutEngine(ABC):
         A rollout that fails is a value with status `error`, never an exception. Raises only for what no retry mends:
         a prompt the engine does not know, a group size it cannot give.
         """
+
+
+def _said(values: list[T | None]) -> list[T | None] | None:
+    return values if any(value is not None for value in values) else None
