@@ -57,6 +57,7 @@ def run_info(state: RunState) -> dict[str, Any]:
             "groups": informative,
             "reported_groups": num_judged,
             "rate": informative / num_judged if num_judged else None,
+            "disagreements": int(np.count_nonzero(table["disagrees"][judged])),
         },
         "states": lifecycle_counts(state),
         "alarms": alarms[:LISTED_AT_MOST],
@@ -206,6 +207,7 @@ def prompt_groups(state: RunState, row: int) -> list[dict[str, Any]]:
             "scored": int(table["scored"][ticket]),
             "passes": float(table["passes"][ticket]),
             "informative": _verdict(state, ticket),
+            "disagrees": bool(table["disagrees"][ticket]),
             "tokens": int(table["tokens"][ticket]),
             "inclusion_probability": float(state.batch_of(ticket).event.inclusion_K[int(table["position"][ticket])]),
             "refused": [

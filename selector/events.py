@@ -108,6 +108,7 @@ class Closing:
     scored: int
     passes: float
     informative: bool | None
+    disagrees: bool = False  # rewards and outcomes give different verdicts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

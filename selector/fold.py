@@ -93,6 +93,7 @@ def close(state: RunState, tickets: Sequence[int], closings: Sequence[Closing]) 
     table["scored"][ordinals] = [c.scored for c in closings]
     table["passes"][ordinals] = [c.passes for c in closings]
     table["informative"][ordinals] = [-1 if c.informative is None else int(c.informative) for c in closings]
+    table["disagrees"][ordinals] = [c.disagrees for c in closings]
     table["ended_seq"][ordinals] = state.seq
     table["draws_between"][ordinals] = state.train_draws - table["issued_draw"][ordinals]
     rows = table["row"][ordinals]

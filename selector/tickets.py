@@ -36,6 +36,7 @@ TICKET_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
     "scored": (np.int32, 0),
     "passes": (np.float64, 0.0),
     "informative": (np.int8, UNKNOWN),
+    "disagrees": (np.bool_, 0),  # rewards and outcomes give different verdicts
     "tokens": (np.int64, 0),  # of the current attempt
 }
 ATTEMPT_COLUMNS = (
@@ -48,6 +49,7 @@ ATTEMPT_COLUMNS = (
     "scored",
     "passes",
     "informative",
+    "disagrees",
     "tokens",
 )
 PAST_COLUMNS: dict[str, tuple[type[np.generic], float]] = {

@@ -33,7 +33,8 @@ def judge(
         if outcome is not None and status in COUNTED
     ]
     passes = fsum(outcome for outcome, _ in scored)  # exact, so the order of arrival changes nothing
-    signal = [outcome if config.signal == "outcome" else reward for outcome, reward in scored]
+    by_outcome = is_informative([outcome for outcome, _ in scored], config.tolerance)
+    by_reward = is_informative([reward for _, reward in scored], config.tolerance)
     enough = len(scored) >= config.min_rollouts
     reason = VoidReason.NONE if enough else _why_too_few(statuses, expired)
     if void is not None:
@@ -44,7 +45,8 @@ def judge(
         reason=reason,
         scored=len(scored),
         passes=passes,
-        informative=is_informative(signal, config.tolerance) if reported else None,
+        informative=(by_outcome if config.signal == "outcome" else by_reward) if reported else None,
+        disagrees=reported and by_outcome != by_reward,
     )
 
 
