@@ -7,10 +7,12 @@ from inside another event loop. It knows ASGI and nothing of what the app does.
 
 import asyncio
 import atexit
+import concurrent.futures.thread  # noqa: F401  its exit hook must be there before ours: the last to come runs first
 import os
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, MutableMapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, Self
 
@@ -37,11 +39,11 @@ class InProcessTransport(httpx.BaseTransport):
         self._process = os.getpid()
         self._stop: asyncio.Event
         self._inner = httpx.ASGITransport(app=self._with_state, raise_app_exceptions=False)
-        # Daemon, as a caller that forgets to close must still be able to exit; atexit then closes it in good order.
+        # Daemon, as a caller that forgets to close must still be able to exit; it is then closed in good order.
         self._thread = threading.Thread(target=self._run, name="midband in-process service", daemon=True)
         self._thread.start()
         self._loop = self._started.result()
-        atexit.register(self.close)
+        _at_exit(weakref.WeakMethod(self.close))
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         if os.getpid() != self._process:
@@ -52,12 +54,16 @@ class InProcessTransport(httpx.BaseTransport):
         if self._ended.done() or self._stop.is_set():
             raise RuntimeError("this in-process service is closed; make a new one")
         request.read()
-        return asyncio.run_coroutine_threadsafe(self._respond(request), self._loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(self._respond(request), self._loop).result()
+        except CancelledError as error:
+            raise RuntimeError("this in-process service was closed while it was answering") from error
 
     def close(self) -> None:
         """Shut the app down and wait for it; calling it again does nothing. Raises what the shutdown raised."""
+        if os.getpid() != self._process:
+            return
         with self._closing:
-            atexit.unregister(self.close)
             if self._thread.is_alive():
                 self._loop.call_soon_threadsafe(self._stop.set)
                 self._thread.join()
@@ -115,3 +121,17 @@ class InProcessTransport(httpx.BaseTransport):
         await self._app(scope, receive, send)
         if failure or not self._started.done():
             raise RuntimeError(f"the service did not start or end in good order: {''.join(failure) or 'no word of it'}")
+
+
+def _at_exit(close: "weakref.WeakMethod[Callable[[], None]]") -> None:
+    """Close what is still there when the program ends, while thread pools still take work.
+
+    An ordinary atexit function comes too late for that: pools are shut before, and an app that ends in good order uses
+    them. The earlier hook is Python's own and has no public name.
+    """
+
+    def close_if_there() -> None:
+        if (method := close()) is not None:
+            method()
+
+    getattr(threading, "_register_atexit", atexit.register)(close_if_there)

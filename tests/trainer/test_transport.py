@@ -2,6 +2,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -29,6 +30,7 @@ async def echo(request: Request) -> Response:
 
 async def together(request: Request) -> Response:
     """Answers when as many requests wait as are expected: only possible if they run at the same time."""
+    request.state.log.append("arrived")
     await asyncio.wait_for(request.state.barrier.wait(), timeout=30)
     return Response()
 
@@ -50,7 +52,7 @@ def make_app(log: list[str], lifespan: Callable[[Any], AbstractAsyncContextManag
     async def logged(app: Starlette) -> AsyncIterator[dict[str, object]]:
         log.append(f"start on {threading.current_thread().name}")
         async with asyncio.timeout(600):  # must be left in the task that entered it
-            yield {"number": 7, "barrier": asyncio.Barrier(8)}
+            yield {"number": 7, "barrier": asyncio.Barrier(8), "log": log}
         log.append("stop")
 
     routes = [Route("/together", together), Route("/stream", stream), Route("/fail", fail)]
@@ -128,11 +130,26 @@ def test_a_closed_service_says_so() -> None:
         transport.handle_request(httpx.Request("GET", "http://midband/"))
 
 
-def test_a_forked_process_is_told_to_make_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_process_is_told_to_make_its_own_and_ends_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     with InProcessTransport(make_app([])) as transport:
-        monkeypatch.setattr("os.getpid", lambda: -1)
-        with pytest.raises(RuntimeError, match="after forking"):
-            transport.handle_request(httpx.Request("GET", "http://midband/"))
+        with monkeypatch.context() as child:
+            child.setattr("os.getpid", lambda: -1)
+            with pytest.raises(RuntimeError, match="after forking"):
+                transport.handle_request(httpx.Request("GET", "http://midband/"))
+            transport.close()
+        assert transport.handle_request(httpx.Request("GET", "http://midband/")).status_code == 200
+
+
+def test_a_call_under_way_when_the_service_is_closed_ends_with_a_reason() -> None:
+    log: list[str] = []
+    transport = InProcessTransport(make_app(log))
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(transport.handle_request, httpx.Request("GET", "http://midband/together"))
+        while "arrived" not in log:
+            time.sleep(0.01)
+        transport.close()
+        with pytest.raises(RuntimeError, match="closed while it was answering"):
+            waiting.result(timeout=30)
 
 
 def test_a_program_that_forgets_to_close_still_ends_and_shuts_the_app_down() -> None:
@@ -142,7 +159,7 @@ def test_a_program_that_forgets_to_close_still_ends_and_shuts_the_app_down() -> 
         "@asynccontextmanager\n"
         "async def lifespan(app):\n"
         "    yield {'number': 7}\n"
-        "    await asyncio.sleep(0)\n"
+        "    await asyncio.to_thread(print, 'a thread still works', flush=True)\n"
         "    print('shut down', flush=True)\n"
         "client = client_of(make_app([], lifespan))\n"
         "print(client.get('/').status_code, flush=True)\n"
@@ -150,4 +167,8 @@ def test_a_program_that_forgets_to_close_still_ends_and_shuts_the_app_down() -> 
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.returncode, done.stdout.split("\n"), done.stderr) == (0, ["200", "shut down", ""], "")
+    assert (done.returncode, done.stdout.split("\n"), done.stderr) == (
+        0,
+        ["200", "a thread still works", "shut down", ""],
+        "",
+    )
