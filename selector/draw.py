@@ -342,10 +342,11 @@ def _reason(
     unblocked = _classes(frame, classes.utility_N, plan, frame.frame_N).counts
     fill = plan.short == "fill"
     free = count_places(unblocked, size=plan.size, audit=audit, review=review, fill=fill, unit=1)
-    eligible = classes.counts
-    if eligible.total == 0 or free.total == plan.size or (eligible.active == 0 and unblocked.active > 0):
+    at_work_N = frame.frame_N & (plan.exact_uniform | (frame.resting_code_N == RestingCode.NONE))
+    some_at_work, some_free = bool(at_work_N.any()), bool(at_work_N[classes.gain_N > 0].any())
+    if classes.counts.total == 0 or free.total == plan.size or (some_at_work and not some_free):
         return ShortReason.ALL_IN_FLIGHT
-    if unblocked.active == 0 and not fill:
+    if not (some_at_work or fill):
         code_N = frame.resting_code_N[frame.frame_N]
         mastered = np.count_nonzero(code_N == RestingCode.MASTERED)
         return ShortReason.ALL_MASTERED if 2 * mastered >= len(code_N) else ShortReason.ALL_DEFERRED

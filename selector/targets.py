@@ -5,7 +5,7 @@ tickets of which m are audit, K−m = K_S selected. Eligible rows fall into thre
 
   active         new and active prompts; they get what the others leave;
   resting        mastered and deferred prompts, r places among them;
-  due            resting prompts whose turn it is: π_t = 1 each while there are places, and counted in r.
+  due            prompts whose turn it is, at rest or not: π_t = 1 each while there are places, and counted in r.
 
 Within a class of M places, c the credit and u the utility of a row, sums over the class:
   π_t = min(1, κ·[(1−f)·u(1+c)/Σu(1+c) + f·(1+c)/Σ(1+c)]),   Σπ_t = M.

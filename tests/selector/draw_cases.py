@@ -1,5 +1,6 @@
-"""Frames and plans for tests of a draw: defaults that a test overrides by name."""
+"""Frames and plans for tests of a draw: defaults that a test overrides by name, and random ones of every kind."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,8 @@ def random_frame(rng: np.random.Generator, num_rows: int) -> DrawFrame:
     """A frame in any condition: each column is sparse, dense or empty by chance."""
 
     def some() -> np.ndarray:
-        return np.less(rng.random(num_rows), rng.choice([0.0, 0.1, 0.5, 0.95]))
+        share = float(rng.choice([0.0, 0.1, 0.5, 0.95]))
+        return rng.random(num_rows) < share
 
     resting_N = some()
     return make_frame(
@@ -55,7 +57,7 @@ def random_frame(rng: np.random.Generator, num_rows: int) -> DrawFrame:
         blocked_N=some(),
         credit_N=rng.integers(0, 6, num_rows) * some(),
         resting_code_N=np.where(resting_N, rng.integers(1, 3, num_rows), RestingCode.NONE),
-        due_N=some() & resting_N,
+        due_N=some() & (resting_N | bool(rng.integers(0, 2))),
         waited_N=rng.integers(0, 9, num_rows),
     )
 
@@ -73,3 +75,34 @@ def random_utility(rng: np.random.Generator, num_rows: int) -> np.ndarray:
     if kind == 3:
         return np.power(10.0, 600.0 * (uniform_N - 0.5))
     return np.power(uniform_N, 4)
+
+
+def random_plan(rng: np.random.Generator) -> DrawPlan:
+    """A plan with every setting at an end of its range or in between."""
+
+    def one_of(*values: Any) -> Any:
+        return values[int(rng.integers(0, len(values)))]
+
+    return make_plan(
+        int(one_of(rng.integers(1, 8), rng.integers(1, 60))),
+        group_size=one_of(1, 4, 6, 8),
+        divisor=one_of(1, 1, 1, 8, 12, 64),
+        audit_share=one_of(0.0, 0.0, 0.1, 0.5, 1.0),
+        short=one_of("partial", "partial", "fill"),
+        allow_repeat=one_of(False, False, True),
+        review_share=one_of(0.0, 0.05, 0.3, 1.0),
+        floor=one_of(0.0, 0.01, 0.1, 0.5, 1.0),
+        weights=one_of("none", "horvitz_thompson", "clipped"),
+        max_weight=1.5,
+        exact_uniform=one_of(False, False, False, True),
+        index=int(rng.integers(0, 1000)),
+        refill=one_of(0, 0, 1, 2),
+    )
+
+
+def random_cases(num: int) -> Iterator[tuple[int, DrawFrame, np.ndarray, DrawPlan]]:
+    """`num` draws to try, each with the seed that makes it; pools of 0 to 40 prompts, small ones among them."""
+    for seed in range(num):
+        rng = np.random.default_rng(seed)
+        num_rows = int(rng.integers(0, 41 if seed % 4 else 5))
+        yield seed, random_frame(rng, num_rows), random_utility(rng, num_rows), random_plan(rng)

@@ -3,28 +3,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from selector.draw import DrawFrame, Drawn, DrawPlan, RestingCode, ShortReason, draw, draw_uniform
-from tests.selector.draw_cases import make_frame, make_plan, mask, random_frame, random_utility
-
-PLANS = st.fixed_dictionaries(
-    {
-        "size": st.integers(1, 60),
-        "group_size": st.sampled_from([1, 4, 6, 8]),
-        "divisor": st.sampled_from([1, 1, 1, 8, 12, 64]),
-        "audit_share": st.sampled_from([0.0, 0.1, 0.5, 1.0]),
-        "short": st.sampled_from(["partial", "fill"]),
-        "allow_repeat": st.booleans(),
-        "review_share": st.sampled_from([0.0, 0.05, 0.3, 1.0]),
-        "floor": st.sampled_from([0.0, 0.01, 0.1, 1.0]),
-        "weights": st.sampled_from(["none", "horvitz_thompson", "clipped"]),
-        "exact_uniform": st.booleans(),
-        "index": st.integers(0, 1000),
-        "refill": st.integers(0, 2),
-    }
-)
+from tests.selector.draw_cases import make_frame, make_plan, mask, random_cases
 
 
 def eligible_of(frame: DrawFrame, plan: DrawPlan) -> np.ndarray:
@@ -43,77 +24,68 @@ def draws_of(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan, num: int) 
 # What holds for every draw
 
 
-@settings(max_examples=600)
-@given(PLANS, st.integers(0, 2**32 - 1), st.integers(0, 40))
-def test_chances_add_up_to_the_tickets_in_every_draw(values: dict[str, Any], seed: int, num_rows: int) -> None:
-    rng = np.random.default_rng(seed)
-    frame, utility_N = random_frame(rng, num_rows), random_utility(rng, num_rows)
-    plan = make_plan(**values)
-    eligible_N = eligible_of(frame, plan)
+def test_chances_add_up_to_the_tickets_in_every_draw() -> None:
+    for seed, frame, utility_N, plan in random_cases(1200):
+        eligible_N = eligible_of(frame, plan)
 
-    drawn = draw(frame, utility_N, plan)
+        drawn = draw(frame, utility_N, plan)
 
-    num_tickets = len(drawn.rows_K)
-    assert num_tickets <= plan.size
-    assert num_tickets * plan.group_size % plan.divisor == 0
-    assert (drawn.reason is None) == (num_tickets == plan.size)
-    assert drawn.expected_N.sum() == pytest.approx(num_tickets, rel=1e-12, abs=1e-12)
-    assert drawn.inclusion_N.max(initial=0.0) <= 1.0
-    assert not drawn.expected_N[~eligible_N].any()
-    assert eligible_N[drawn.rows_K].all()
-    assert (drawn.inclusion_K > 0.0).all()
-    np.testing.assert_array_equal(drawn.inclusion_K, drawn.inclusion_N[drawn.rows_K])
-    assert drawn.audit_K.sum() == drawn.num_audit <= num_tickets
-    assert len(set(drawn.rows_K[drawn.audit_K].tolist())) == drawn.num_audit
-    assert (drawn.frame, drawn.eligible) == (frame.frame_N.sum(), eligible_N.sum())
-    assert drawn.blocked == drawn.frame - drawn.eligible
-    per_row = np.bincount(drawn.rows_K, minlength=num_rows)
-    assert (per_row >= np.floor(drawn.expected_N)).all()
-    assert (per_row <= np.ceil(drawn.expected_N)).all()
-    assert_same(drawn, draw(frame, utility_N, plan))
+        num_tickets = len(drawn.rows_K)
+        assert num_tickets <= plan.size, seed
+        assert num_tickets * plan.group_size % plan.divisor == 0, seed
+        assert (drawn.reason is None) == (num_tickets == plan.size), seed
+        assert drawn.expected_N.sum() == pytest.approx(num_tickets, rel=1e-12, abs=1e-12), seed
+        assert drawn.inclusion_N.max(initial=0.0) <= 1.0, seed
+        assert not drawn.expected_N[~eligible_N].any(), seed
+        assert eligible_N[drawn.rows_K].all(), seed
+        assert (drawn.inclusion_K > 0.0).all(), seed
+        np.testing.assert_array_equal(drawn.inclusion_K, drawn.inclusion_N[drawn.rows_K])
+        assert drawn.audit_K.sum() == drawn.num_audit <= num_tickets, seed
+        assert len(set(drawn.rows_K[drawn.audit_K].tolist())) == drawn.num_audit, seed
+        assert (drawn.frame, drawn.eligible) == (frame.frame_N.sum(), eligible_N.sum()), seed
+        assert drawn.blocked == drawn.frame - drawn.eligible, seed
+        per_row = np.bincount(drawn.rows_K, minlength=len(utility_N))
+        assert (per_row >= np.floor(drawn.expected_N)).all(), seed
+        assert (per_row <= np.ceil(drawn.expected_N)).all(), seed
 
 
-@settings(max_examples=600)
-@given(PLANS, st.integers(0, 2**32 - 1), st.integers(1, 40))
-def test_every_eligible_prompt_keeps_its_floor(values: dict[str, Any], seed: int, num_rows: int) -> None:
-    rng = np.random.default_rng(seed)
-    frame, utility_N = random_frame(rng, num_rows), random_utility(rng, num_rows)
-    plan = make_plan(**values)
-    eligible_N = eligible_of(frame, plan)
-
-    drawn = draw(frame, utility_N, plan)
-
-    num_tickets = len(drawn.rows_K)
-    if num_tickets == 0:
-        return
-    gain_N = 1.0 + frame.credit_N[eligible_N]
-    if drawn.num_audit:
-        least_N = np.full(drawn.eligible, drawn.num_audit / drawn.eligible)
-    else:
-        # A unit of 2^-40 may be lost in rounding.
-        least_N = np.minimum(1.0, plan.floor * num_tickets * gain_N / gain_N.sum()) - 2.0**-39
-    assert (drawn.inclusion_N[eligible_N] >= np.minimum(1.0, least_N) - 1e-12).all()
-    if plan.floor > 0 or drawn.num_audit:
-        assert (drawn.inclusion_N[eligible_N] > 0).all()
+def test_the_same_draw_again_gives_the_same_bytes() -> None:
+    for _, frame, utility_N, plan in random_cases(100):
+        assert_same(draw(frame, utility_N, plan), draw(frame, utility_N.copy(), plan))
 
 
-@settings(max_examples=400)
-@given(PLANS, st.integers(0, 2**32 - 1), st.integers(1, 40))
-def test_weights_follow_from_chance_credit_and_frame(values: dict[str, Any], seed: int, num_rows: int) -> None:
-    rng = np.random.default_rng(seed)
-    frame, utility_N = random_frame(rng, num_rows), random_utility(rng, num_rows)
-    plan = make_plan(**values, max_weight=1.5)
+def test_every_eligible_prompt_keeps_its_floor() -> None:
+    for seed, frame, utility_N, plan in random_cases(1200):
+        eligible_N = eligible_of(frame, plan)
 
-    drawn = draw(frame, utility_N, plan)
+        drawn = draw(frame, utility_N, plan)
 
-    for ticket, row in enumerate(drawn.rows_K):
-        expected = len(drawn.rows_K) * (1 + frame.credit_N[row]) / (frame.frame_N.sum() * drawn.expected_N[row])
-        assert drawn.ht_weight_K[ticket] == pytest.approx(expected, rel=1e-12)
-        if plan.exact_uniform or plan.weights == "none":
-            expected = 1.0
-        elif plan.weights == "clipped":
-            expected = min(expected, 1.5)
-        assert drawn.weight_K[ticket] == pytest.approx(expected, rel=1e-12)
+        num_tickets = len(drawn.rows_K)
+        if num_tickets == 0:
+            continue
+        if drawn.num_audit:
+            least_N = np.full(drawn.eligible, drawn.num_audit / drawn.eligible)
+        else:
+            gain_N = 1.0 + frame.credit_N[eligible_N]
+            # A unit of 2^-40 may be lost in rounding.
+            least_N = np.minimum(1.0, plan.floor * num_tickets * gain_N / gain_N.sum()) - 2.0**-39
+        assert (drawn.inclusion_N[eligible_N] >= least_N - 1e-12).all(), seed
+        if plan.floor > 0 or drawn.num_audit:
+            assert (drawn.inclusion_N[eligible_N] > 0).all(), seed
+
+
+def test_weights_follow_from_chance_credit_and_frame() -> None:
+    for seed, frame, utility_N, plan in random_cases(400):
+        drawn = draw(frame, utility_N, plan)
+
+        for ticket, row in enumerate(drawn.rows_K):
+            expected = len(drawn.rows_K) * (1 + frame.credit_N[row]) / (frame.frame_N.sum() * drawn.expected_N[row])
+            assert drawn.ht_weight_K[ticket] == pytest.approx(expected, rel=1e-12), seed
+            if plan.exact_uniform or plan.weights == "none":
+                expected = 1.0
+            elif plan.weights == "clipped":
+                expected = min(expected, plan.max_weight)
+            assert drawn.weight_K[ticket] == pytest.approx(expected, rel=1e-12), seed
 
 
 # How many tickets
@@ -122,7 +94,7 @@ def test_weights_follow_from_chance_credit_and_frame(values: dict[str, Any], see
 def slow_size(frame: DrawFrame, plan: DrawPlan, num_audit: int, reviews: range) -> set[int]:
     """K by the definition, for each number of review places that rounding may give."""
     eligible_N = eligible_of(frame, plan)
-    resting_N = eligible_N & (frame.resting_code_N > 0) & (not plan.exact_uniform)
+    resting_N = eligible_N & ((frame.resting_code_N > 0) | frame.due_N) & (not plan.exact_uniform)
     num, num_resting = int(eligible_N.sum()), int(resting_N.sum())
     unit = next(k for k in range(1, 100) if k * plan.group_size % plan.divisor == 0)
     sizes = set()
@@ -138,27 +110,22 @@ def slow_size(frame: DrawFrame, plan: DrawPlan, num_audit: int, reviews: range) 
     return sizes
 
 
-@settings(max_examples=400)
-@given(PLANS, st.integers(0, 2**32 - 1), st.integers(0, 40))
-def test_the_number_of_tickets_is_the_one_the_definition_gives(
-    values: dict[str, Any], seed: int, num_rows: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    frame, plan = random_frame(rng, num_rows), make_plan(**values)
-    num = int(eligible_of(frame, plan).sum())
-    low, high = (int(np.floor(plan.audit_share * plan.size + u)) for u in (0.0, 1.0))
-    if plan.refill == 0 and plan.audit_share > 0:
-        low = max(low, 1)
-    reviews = range(int(plan.review_share * plan.size), int(plan.review_share * plan.size) + 2)
+def test_the_number_of_tickets_is_the_one_the_definition_gives() -> None:
+    for seed, frame, utility_N, plan in random_cases(1200):
+        num = int(eligible_of(frame, plan).sum())
+        low, high = (int(np.floor(plan.audit_share * plan.size + u)) for u in (0.0, 1.0))
+        if plan.refill == 0 and plan.audit_share > 0:
+            low = max(low, 1)
+        reviews = range(int(plan.review_share * plan.size), int(plan.review_share * plan.size) + 2)
 
-    drawn = draw(frame, random_utility(rng, num_rows), plan)
+        drawn = draw(frame, utility_N, plan)
 
-    allowed = {
-        (size, min(m, size))
-        for m in {min(m, num, plan.size) for m in (low, high)}
-        for size in slow_size(frame, plan, m, reviews)
-    }
-    assert (len(drawn.rows_K), drawn.num_audit) in allowed
+        allowed = {
+            (size, min(m, size))
+            for m in {min(m, num, plan.size) for m in (low, high)}
+            for size in slow_size(frame, plan, m, reviews)
+        }
+        assert (len(drawn.rows_K), drawn.num_audit) in allowed, seed
 
 
 def test_the_audit_share_is_rounded_at_random_and_at_least_one_at_refill_0() -> None:
@@ -273,6 +240,16 @@ def test_the_scale_of_utilities_does_not_matter() -> None:
 
     for scale in (2.0**-1000, 2.0**1000):
         assert_same(draw(frame, utility_N * scale, plan), draw(frame, utility_N, plan))
+
+
+def test_utilities_at_the_ends_of_the_range_of_floats_neither_overflow_nor_vanish() -> None:
+    # One class of prompts near the largest float, one near the smallest.
+    frame = make_frame(20, resting_code_N=np.arange(20) >= 10, credit_N=[30] * 20)
+    utility_N = np.concatenate([np.full(10, 1.7e308), [0.0] * 8, [5e-324] * 2])
+
+    drawn = draw(frame, utility_N, make_plan(6, review_share=1 / 6, floor=0.0, audit_share=1 / 6))
+
+    np.testing.assert_allclose(drawn.selected_inclusion_N, [0.4] * 10 + [0.0] * 8 + [0.5] * 2, atol=1e-12)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -1e-9])
@@ -409,6 +386,17 @@ def test_a_batch_of_one_without_an_audit_still_leaves_a_chance_to_the_others() -
     assert drawn.due_unplaced == 1
 
 
+def test_an_active_prompt_can_be_due_and_takes_a_review_place() -> None:
+    frame = resting_frame(20, 10)
+
+    drawn = draw(
+        replace(frame, due_N=mask(30, 3)), np.ones(30), make_plan(10, audit_share=0.1, review_share=0.2, floor=0.1)
+    )
+
+    assert drawn.selected_inclusion_N[3] == 1.0
+    np.testing.assert_allclose(drawn.selected_inclusion_N[20:], 0.1, atol=1e-12)
+
+
 def test_resting_prompts_do_not_fill_a_batch_unless_asked_to() -> None:
     frame, utility_N = resting_frame(3, 20), np.ones(23)
 
@@ -452,6 +440,13 @@ def test_a_batch_repeats_prompts_only_when_it_must() -> None:
 
     assert sorted(drawn.rows_K.tolist()) == [0, 1, 2, 3, 4, 5]
     assert (drawn.eligible, drawn.blocked) == (6, 0)
+
+
+def test_leave_to_repeat_is_no_leave_to_fill_from_prompts_at_rest() -> None:
+    drawn = draw(resting_frame(2, 8), np.ones(10), make_plan(6, allow_repeat=True))
+
+    assert sorted(drawn.rows_K.tolist())[:2] == [0, 1]
+    assert len(drawn.rows_K) == 2
 
 
 def test_repeats_are_even_and_the_rest_goes_by_utility() -> None:
@@ -516,6 +511,12 @@ def test_a_short_batch_says_why(frame: DrawFrame, size: int, reason: ShortReason
     assert drawn.reason is reason
 
 
+def test_an_active_pool_that_is_all_due_is_neither_mastered_nor_deferred() -> None:
+    drawn = draw(make_frame(3, due_N=np.ones(3)), np.ones(3), make_plan(4))
+
+    assert (len(drawn.rows_K), drawn.reason) == (3, ShortReason.POOL_EXHAUSTED)
+
+
 def test_a_pool_at_rest_that_fills_a_batch_is_merely_small() -> None:
     drawn = draw(make_frame(3, resting_code_N=[1] * 3), np.ones(3), make_plan(4, short="fill"))
 
@@ -533,26 +534,22 @@ def test_a_pool_at_rest_still_sends_out_its_audit_and_review_and_no_more() -> No
 # Uniform draws
 
 
-@given(PLANS, st.integers(0, 2**32 - 1), st.integers(0, 40))
-def test_a_uniform_draw_gives_every_eligible_prompt_the_same_chance(
-    values: dict[str, Any], seed: int, num_rows: int
-) -> None:
-    frame, plan = random_frame(np.random.default_rng(seed), num_rows), make_plan(**values)
-    eligible_N = eligible_of(frame, plan)
-    num = int(eligible_N.sum())
+def test_a_uniform_draw_gives_every_eligible_prompt_the_same_chance() -> None:
+    for seed, frame, _, plan in random_cases(400):
+        eligible_N = eligible_of(frame, plan)
+        num = int(eligible_N.sum())
 
-    drawn = draw_uniform(frame, plan)
+        drawn = draw_uniform(frame, plan)
 
-    total = plan.size if plan.allow_repeat and num else min(plan.size, num)
-    assert len(drawn.rows_K) == total - total % plan.unit
-    assert (drawn.reason is None) == (len(drawn.rows_K) == plan.size)
-    np.testing.assert_allclose(drawn.expected_N, np.where(eligible_N, len(drawn.rows_K) / max(num, 1), 0.0))
-    per_row = np.bincount(drawn.rows_K, minlength=num_rows)
-    assert (per_row >= np.floor(drawn.expected_N)).all()
-    assert (per_row <= np.ceil(drawn.expected_N)).all()
-    assert drawn.num_audit == 0
-    assert not drawn.audit_K.any()
-    assert_same(drawn, draw_uniform(frame, plan))
+        total = plan.size if plan.allow_repeat and num else min(plan.size, num)
+        assert len(drawn.rows_K) == total - total % plan.unit, seed
+        assert (drawn.reason is None) == (len(drawn.rows_K) == plan.size), seed
+        np.testing.assert_allclose(drawn.expected_N, np.where(eligible_N, len(drawn.rows_K) / max(num, 1), 0.0))
+        per_row = np.bincount(drawn.rows_K, minlength=len(eligible_N))
+        assert (per_row >= np.floor(drawn.expected_N)).all(), seed
+        assert (per_row <= np.ceil(drawn.expected_N)).all(), seed
+        assert drawn.num_audit == 0, seed
+        assert not drawn.audit_K.any(), seed
 
 
 @pytest.mark.parametrize(
