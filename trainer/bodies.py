@@ -1,4 +1,4 @@
-"""What goes over the wire in pieces: prompts of an import on the way out, JSON lines on the way in.
+"""What goes over the wire in pieces: prompts of an import on the way out, JSON lines and files on the way in.
 
 Used by `trainer.client`. A body that is sent is a function that makes it anew, as a call may have to be sent again.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from trainer.connection import Body
-from trainer.errors import InvalidRequest
+from trainer.errors import InvalidRequest, ServiceUnavailable
 
 ROWS_PER_CHUNK = 1_000
 FILE_CHUNK_BYTES = 1 << 20
@@ -22,6 +22,7 @@ CONTENT_TYPES = {
     ".csv": "text/csv",
     ".parquet": "application/vnd.apache.parquet",
 }
+EXPORT_FORMATS = ("jsonl", "csv", "parquet")
 
 JsonObject = dict[str, Any]
 Row = Mapping[str, object]
@@ -48,6 +49,29 @@ def file_body(path: Path) -> tuple[Body, str]:
                 yield chunk
 
     return chunks, content_type
+
+
+def export_format(path: Path) -> str:
+    """The contract's name of the format that a file's name says."""
+    form = path.suffix.lower().removeprefix(".")
+    if form not in EXPORT_FORMATS:
+        raise InvalidRequest(f"{path}: the format shows in the file's name, one of .{', .'.join(EXPORT_FORMATS)}")
+    return form
+
+
+def write_body(response: httpx.Response, path: Path) -> Path:
+    """The body of an answer as a file, which is there whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("wb") as file:
+            for part in response.iter_bytes():
+                file.write(part)
+        return partial.replace(path)
+    except httpx.TransportError as error:
+        raise ServiceUnavailable(f"{path} was not written, the answer broke off: {error}") from error
+    finally:
+        response.close()
+        partial.unlink(missing_ok=True)
 
 
 def json_lines(response: httpx.Response) -> Iterator[JsonObject]:

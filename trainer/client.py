@@ -33,7 +33,7 @@ from api.schemas import (
     TicketPage,
     VersionInfo,
 )
-from trainer.bodies import JsonObject, Row, file_body, json_lines, rows_body
+from trainer.bodies import JsonObject, Row, export_format, file_body, json_lines, rows_body, write_body
 from trainer.connection import Connection, Query, parsed, path_of
 from trainer.errors import InvalidRequest, ServiceUnavailable
 from trainer.options import ConfigOptions, DrawOptions, RunOptions
@@ -147,17 +147,31 @@ class Client:
         order: Literal["asc", "desc"] | None = None,
         limit: int | None = None,
         cursor: str | None = None,
+        offset: int | None = None,
     ) -> JsonObject:
-        """One page of a pool's prompts: `items`, `total`, and `next_cursor` for the page after it."""
+        """One page of a pool's prompts: `items`, `total`, and `next_cursor` for the page after it.
+
+        `offset` jumps to a place, without a cursor. States and orders that belong to a run need `run`.
+        """
         query: Query = {
             "run": run, "state": state, "category": category, "split": split, "search": search, "sort": sort,
-            "order": order, "limit": limit, "cursor": cursor,
+            "order": order, "limit": limit, "cursor": cursor, "offset": offset,
         }  # fmt: skip
         return self._get(JsonObject, path_of("/v1/pools", pool, "prompts"), query)
 
     def prompt(self, pool: str, key: str, *, run: str | None = None) -> JsonObject:
         """One prompt; with `run`, also its belief, its state and every group it was given."""
         return self._get(JsonObject, path_of("/v1/pools", pool, "prompts", key), {"run": run})
+
+    def export_prompts(self, pool: str, path: Path | str, *, run: str | None = None) -> Path:
+        """Write all prompts of a pool to a JSONL, CSV or Parquet file, as its name says; `put_prompts` reads it again.
+
+        With `run`, what the run knows of each prompt is in it too.
+        """
+        path = Path(path)
+        query: Query = {"format": export_format(path), "run": run}
+        response = self._connection.call("GET", path_of("/v1/pools", pool, "export"), query=query, stream=True)
+        return write_body(response, path)
 
     def quarantine(self, pool: str, keys: Sequence[str], *, reason: str, lift: bool = False) -> QuarantineReport:
         """Never draw these prompts again, in any run of the pool, until it is lifted."""

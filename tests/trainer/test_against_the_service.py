@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -196,6 +197,19 @@ def test_an_import_says_what_became_of_each_row(service: Client) -> None:
     assert "rows" in [pool.name for pool in service.pools()]
     service.archive_pool("rows")
     assert "rows" not in [pool.name for pool in service.pools()]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_what_was_exported_can_be_imported_again(service: Client, tmp_path: Path, form: str) -> None:
+    file = service.export_prompts("p", tmp_path / f"pool.{form}")
+    service.create_pool(f"copy-{form}")
+    assert service.put_prompts(f"copy-{form}", file).created == len(ROWS)
+    assert service.put_prompts("p", file).unchanged == len(ROWS)
+
+
+def test_a_page_of_prompts_can_be_jumped_to(service: Client) -> None:
+    items = service.prompts("p", sort="key", offset=17, limit=2)["items"]
+    assert [item["key"] for item in items] == ["p017", "p018"]
 
 
 def test_texts_come_with_the_tickets_when_asked_for(service: Client) -> None:

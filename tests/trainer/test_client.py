@@ -202,6 +202,15 @@ def test_a_log_that_never_gets_on_is_an_error() -> None:
         list(make_client(network).events("r", after=7))
 
 
+def test_an_export_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
+    client = make_client(lambda request: httpx.Response(200, stream=BrokenStream(b"half")))
+    with pytest.raises(ServiceUnavailable, match=r"pool\.csv was not written"):
+        client.export_prompts("p", tmp_path / "pool.csv")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InvalidRequest, match=r"one of \.jsonl, \.csv, \.parquet"):
+        client.export_prompts("p", tmp_path / "pool.txt")
+
+
 def test_a_closed_client_may_be_closed_again() -> None:
     with Client() as client:
         client.close()
