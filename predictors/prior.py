@@ -33,7 +33,7 @@ MAX_CONCENTRATION = 20.0
 """Rollouts a prior counts for at most: however alike a category looks, three groups of 8 outweigh it."""
 
 MIN_PARAMETER = 0.1
-"""Least alpha and beta. After no pass in 8 rollouts the next group of 8 is still mixed with a chance of some 6 %."""
+"""Least alpha and beta. After no pass in 8 rollouts the next 8 are still mixed with a chance of 2 to 7 %."""
 
 
 class CategoryPrior:

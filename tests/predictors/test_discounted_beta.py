@@ -61,6 +61,15 @@ def test_process_noise_fades_evidence_by_hand() -> None:
     assert made.beliefs().n_eff_N[0] == pytest.approx(8 / 4.2)
 
 
+def test_a_new_group_finds_the_older_ones_faded_and_discounted_by_hand() -> None:
+    made = estimator("discounted_beta", num_rows=1, process_noise=1e-4, discount=0.5)
+    made.observe(groups([0], [8], version=0))
+    made.observe(groups([0], [8], version=1000))
+    made.advance(1000)
+
+    assert made.beliefs().n_eff_N[0] == pytest.approx(0.5 * 8 / 4.2 + 8)
+
+
 def test_fading_in_two_steps_is_fading_in_one() -> None:
     """1/n grows by 4 q a version, so groups of the same counts fade alike however often a row is read."""
     once, late = (

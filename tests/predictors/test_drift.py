@@ -45,14 +45,12 @@ def test_old_evidence_fades_so_that_a_turn_of_the_drift_is_followed() -> None:
         assert rates.drift == pytest.approx(true, rel=0.3)
 
 
-def test_one_wild_call_moves_the_noise_by_a_bounded_factor() -> None:
-    for score, sign in ((1e3, 1), (-1e3, -1)):
-        rates = DriftRates(drift=0.0, process_noise=1e-4, memory=1000.0)
-        rates.learn(surprise([0.0], [0.0], [score * 0.001] * 1))
-        for _ in range(3):
-            before = rates.process_noise
-            rates.learn(surprise([0.0] * 50, [0.0] * 50, [sign * 0.1] * 50))
-            assert abs(np.log(rates.process_noise / before)) <= MAX_LOG_STEP + 1e-12
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_one_wild_call_moves_the_noise_by_a_bounded_factor(sign: float) -> None:
+    rates = DriftRates(drift=0.0, process_noise=1e-4, memory=1000.0)
+    rates.learn(surprise([0.0] * 50, [0.0] * 50, [sign * 0.1] * 50))
+
+    assert np.log(rates.process_noise / 1e-4) == pytest.approx(sign * MAX_LOG_STEP)
 
 
 def test_the_noise_stays_in_its_range() -> None:

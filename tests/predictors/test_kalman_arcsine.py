@@ -6,6 +6,7 @@ import pytest
 from predictors import arcsine
 from predictors.base import FloatArray
 from predictors.calibration import beta_binomial_log_loss
+from predictors.drift import DRIFT_SD
 from predictors.kalman_arcsine import KalmanArcsine
 from tests.predictors.groups import estimator, groups
 
@@ -64,6 +65,42 @@ def test_a_group_without_a_pass_is_a_half_gaussian_around_zero_by_hand() -> None
 
     assert made.state()["mean_psi_N"][0] == pytest.approx(m * (1 - gain))
     assert made.state()["variance_psi_N"][0] == pytest.approx(v * (1 - gain))
+
+
+def frozen(made: KalmanArcsine, *, process_noise: float) -> KalmanArcsine:
+    """So sure of its rates that nothing moves them, while slopes are still carried."""
+    state = made.state()
+    state["rates_noise_information"] = np.array(1e15)
+    state["rates_drift_information"] = np.array(1e30)
+    state["rates_process_noise"] = np.array(process_noise)
+    made.load_state(state)
+    return made
+
+
+def test_carried_slopes_are_the_derivatives_in_log_process_noise() -> None:
+    """Central differences of two filters with noise a per cent apart, over mixed, failed and passed groups."""
+    low, middle, high = (frozen(kalman(3), process_noise=1e-4 * np.exp(step)) for step in (-0.01, 0, 0.01))
+    for made in (low, middle, high):
+        for version, passes in ((0, [4, 0, 8]), (30, [6, 1, 8]), (90, [3, 0, 7]), (100, [5, 2, 8])):
+            made.observe(groups([0, 1, 2], passes, version=version))
+
+    for value, slope in (("mean_psi_N", "mean_slope_N"), ("variance_psi_N", "variance_slope_N")):
+        difference = (high.state()[value] - low.state()[value]) / 0.02
+        assert (np.abs(difference) > 1e-5).all()
+        # The drift of a row does not feel that its mean would be elsewhere; here there is no drift.
+        np.testing.assert_allclose(middle.state()[slope], difference, rtol=1e-3)
+
+
+def test_a_drift_that_is_not_known_widens_beliefs_by_hand() -> None:
+    """Variance of the drift times squared lag at p = 1/2."""
+    unsure, sure = kalman(1, process_noise=0.0), kalman(1, process_noise=0.0, memory_groups=0.0)
+    for made in (unsure, sure):
+        made.observe(groups([0], [4]))
+        made.advance(20)
+    v = unsure.state()["variance_psi_N"][0]
+
+    assert sure.beliefs().variance_N[0] == pytest.approx((1 - np.exp(-8 * v)) / 8)
+    assert unsure.beliefs().variance_N[0] == pytest.approx((1 - np.exp(-8 * (v + (DRIFT_SD * 20) ** 2))) / 8)
 
 
 def test_passes_and_failures_are_mirror_images() -> None:
