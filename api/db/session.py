@@ -45,7 +45,11 @@ def create_database(url: str) -> Engine:
             if path is not None:
                 _check_file(path)
             engine = _sqlite_engine(parsed, in_memory=path is None)
-        _check_answers(engine)
+        try:
+            _check_answers(engine)
+        except BaseException:
+            engine.dispose()
+            raise
     except DBAPIError as error:
         raise DatabaseUnusable(_reason(error, parsed, path)) from error
     except ModuleNotFoundError as error:

@@ -14,7 +14,8 @@ The rules, in order, for a row with key K and content C (content and answer; its
 5. Otherwise: a new prompt.
 
 A prompt that an earlier row of the upload was about takes nothing from a later one: the same again is merged, other
-content under the same key refused. What a row does not say stays as it is.
+content under the same key refused. What a row does not say stays as it is; a new
+prompt that says no split is in train.
 """
 
 from collections import Counter
@@ -23,6 +24,7 @@ from dataclasses import dataclass, field
 
 from api.importing.rows import MAX_FEATURES, VECTOR, PromptRow, RowFault
 
+DEFAULT_SPLIT = "train"  # of a row that says none and is not about a prompt known by this key
 MAX_ERRORS = 1_000  # listed in one report
 MAX_EXAMPLES = 20  # in one warning
 SHOWN_KEY_CHARACTERS = 80
@@ -138,14 +140,13 @@ class Resolver:
         for name, text in _NOTES.items():
             if name in self._notes:
                 count, examples = self._notes[name]
-                more = f", and {count - len(examples)} more" if count > len(examples) else ""
-                listed.append(f"{text.format(n=count)}: {', '.join(examples)}{more}.")
+                listed.append(f"{text}: {count}, for example {', '.join(examples)}.")
         hidden = self.counts.rejected - len(self.errors)
         if hidden > 0:
-            listed.append(f"{hidden} more rows were rejected; only the first {MAX_ERRORS} are listed under errors.")
+            listed.append(f"Rejected rows beyond the {MAX_ERRORS} that are listed under errors: {hidden}.")
         if self.replace and self.unnamed_faults:
             listed.append(
-                f"{self.unnamed_faults} rejected rows could not be matched with a prompt, which may now be absent."
+                f"Rejected rows that name no prompt, so that theirs may now be marked absent: {self.unnamed_faults}."
             )
         return listed
 
@@ -172,15 +173,17 @@ class Resolver:
             # An alias that now has a content of its own.
             plan.aliases[row.key] = None
             del lookup.by_alias[row.key]
-        return self._create(row, row.split or "train", lookup, plan)
+        return self._create(row, row.split or DEFAULT_SPLIT, lookup, plan)
 
     def _same(self, row: PromptRow, known: Known, lookup: Lookup, plan: Plan) -> tuple[str, str] | None:
         """Rules 2 and 4: the row is about a prompt that is there."""
-        split = row.split or known.split
+        by_own_name = row.key == known.key or lookup.by_alias.get(row.key) is known
+        split = row.split or (known.split if by_own_name and self._is_old(known) else DEFAULT_SPLIT)
+        if split != known.split and known.current and (self._taken(known) or not by_own_name):
+            return _split_conflict(known, split)
         if self._taken(known):
-            if split != known.split:
-                return _split_conflict(known, split)
             self.counts.merged += 1
+            self._note("merged", f"row {row.place}")
             if _says_otherwise(row, known):
                 self._note("ignored", _cut(row.key))
             return None
@@ -192,16 +195,15 @@ class Resolver:
         if self._is_old(known):
             self.counts.matched += 1
         before = known.cell
-        renamed = row.key != known.key and row.key not in lookup.by_alias
         if self._update(row, known, split):
             plan.changed[known.row] = known
             plan.tallies[before] -= 1
             plan.tallies[known.cell] += 1
             self.counts.updated += 1
-        elif renamed:
-            self.counts.updated += 1
-        else:
+        elif by_own_name:
             self.counts.unchanged += 1
+        else:
+            self.counts.updated += 1
         self._take(known)
         self._note_answers(known, lookup)
         return None
@@ -376,13 +378,13 @@ class Resolver:
 
 # In the order in which a person should read them.
 _NOTES = {
-    "answers": "{n} questions have different answers and are kept as separate prompts",
-    "held_out": "{n} prompts moved from train to heldout; what was trained on them before stays known",
-    "reused": "{n} keys came back with the content of another key, as if rows had been renumbered; without `key` a "
-    "prompt's history follows its content",
-    "aliases": "{n} rows have the content of a prompt under another key and are further names of it",
-    "ignored": "{n} rows repeat a prompt of this upload with another category, features, parent or meta; the first "
-    "stands",
+    "answers": "Questions with different answers, kept as prompts of their own and linked",
+    "held_out": "Prompts moved from train to heldout, which may have been trained on before",
+    "reused": "Keys that came back with the content of another key, as if rows had been renumbered (without `key` a "
+    "prompt's history follows its content)",
+    "merged": "Rows that repeat a prompt of this upload, trailing white space aside, and were merged with it",
+    "ignored": "Rows whose category, features, parent or meta were ignored, as an earlier row has the same prompt",
+    "aliases": "Keys that are now further names of a prompt, as its content is theirs",
 }
 
 

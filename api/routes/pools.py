@@ -322,7 +322,7 @@ def _report(outcome: ImportOutcome, *, replace: bool) -> ImportReport:
         unchanged=counts.unchanged,
         merged=counts.merged,
         rejected=counts.rejected,
-        errors=[RowError(row=fault.index, code=fault.code, detail=fault.detail) for fault in outcome.errors],
+        errors=[RowError(row=fault.place, code=fault.code, detail=fault.detail) for fault in outcome.errors],
         warnings=outcome.warnings,
         matched=counts.matched if replace else None,
         linked=counts.linked if replace else None,
