@@ -1,10 +1,10 @@
-"""When prompts at rest are looked at again: a keyed position each, due in turn, carried over until drawn.
+"""When prompts are looked at again for sure: a keyed position each, due in turn, carried over until drawn.
 
-Called by the engine around each train draw. Knows positions and masks; nothing of estimates or of why a prompt rests.
+Called by the engine around each train draw. Knows positions and masks; nothing of estimates or of why a prompt waits.
 The carried state is two arrays over the pool, the caller's: `position_N` and `overdue_N`.
 
     position_N = assign_positions(position_N, frame_N, seed)              # whenever the frame gains prompts
-    due_N      = due_now(position_N, overdue_N, resting_N, index, period) # before a draw
+    due_N      = due_now(position_N, overdue_N, waiting_N, index, period) # before a draw
     overdue_N  = next_overdue(due_N, rows_K)                              # after it
 
 The promise "a gap of at most R draws plus those it was blocked for" needs three things of the caller: `index` rises
@@ -59,10 +59,14 @@ def due(position_N: np.ndarray, index: int, period: int) -> np.ndarray:
 
 
 def due_now(
-    position_N: np.ndarray, overdue_N: np.ndarray, resting_N: np.ndarray, index: int, period: int
+    position_N: np.ndarray, overdue_N: np.ndarray, waiting_N: np.ndarray, index: int, period: int
 ) -> np.ndarray:
-    """(N,) bool: resting rows whose turn it is or that missed an earlier one, blocked ones among them."""
-    due_N: np.ndarray = resting_N & (overdue_N | due(position_N, index, period))
+    """(N,) bool: rows whose turn it is or that missed an earlier one, blocked ones among them.
+
+    waiting_N: (N,) bool, the rows that have turns at present, such as those at rest; the others are not due, and a
+    turn that they missed is forgotten.
+    """
+    due_N: np.ndarray = waiting_N & (overdue_N | due(position_N, index, period))
     return due_N
 
 
