@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from api import schemas
+from api.errors import InvalidRequest
 from predictors.registry import build_estimator
 from selector.config import PolicyConfig, RunConfig
 from selector.drawing import DrawRequest
@@ -14,6 +15,7 @@ from selector.policies import PRESETS, build_policy
 from selector.reports import GroupIn, Report, RolloutIn
 from selector.types import Purpose, RolloutStatus, VoidReason
 
+MAX_BATCH_ROLLOUTS = 2**23  # of one draw; the book keeps a row for each
 STATUSES = {status.name.lower(): status for status in RolloutStatus}
 VOIDS = {reason.name.lower(): reason for reason in VoidReason}
 
@@ -25,11 +27,15 @@ def to_config(request: schemas.RunRequest) -> RunConfig:
 
 
 def changed_config(config: RunConfig, request: schemas.ConfigRequest) -> RunConfig:
-    """The configuration after a change in mid-run; fields that were not sent stay. Raises UnknownConfig."""
-    sent = request.model_fields_set
-    names = ("audit_share", "weights", "max_lag")
-    values: dict[str, Any] = {name: getattr(request, name) for name in names if name in sent}
-    if "policy" in sent and request.policy is not None:
+    """The configuration after a change in mid-run; fields that were not sent stay. Raises UnknownConfig.
+
+    Only `max_lag` can be none at all: a null elsewhere is not a value.
+    """
+    values: dict[str, Any] = {name: getattr(request, name) for name in request.model_fields_set}
+    empty = sorted(name for name, value in values.items() if value is None and name != "max_lag")
+    if empty:
+        raise UnknownConfig(f"{empty[0]} is null: give a value, or leave it out to keep the one it has")
+    if request.policy is not None:
         values["policy"] = to_policy(request.policy)
     return checked(config.changed(**values))
 
@@ -54,11 +60,22 @@ def checked(config: RunConfig) -> RunConfig:
 
 
 def to_draw(request: schemas.BatchRequest, config: RunConfig) -> DrawRequest:
+    """What is asked of the engine. Raises InvalidRequest for groups that could never count, or too many rollouts."""
+    group_size = request.group_size or config.group_size
+    if group_size < config.min_rollouts:
+        raise InvalidRequest(
+            f"group_size {group_size} is below the run's min_rollouts {config.min_rollouts}: no group could ever count"
+        )
+    if request.size * group_size > MAX_BATCH_ROLLOUTS:
+        raise InvalidRequest(
+            f"size {request.size} times group_size {group_size} is more than {MAX_BATCH_ROLLOUTS} rollouts: "
+            "draw several batches"
+        )
     return DrawRequest(
         index=request.index,
         size=request.size,
         policy_version=request.policy_version,
-        group_size=request.group_size or config.group_size,
+        group_size=group_size,
         purpose=Purpose(request.purpose),
         refill=request.refill,
         divisor=request.divisor,

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DataError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -193,6 +193,8 @@ def install_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == 400:  # the framework's word for a body that it cannot even decode
+            return error_response(InvalidRequest("body: not JSON in UTF-8, or nested too deeply"), request.scope)
         code = HTTP_CODES.get(error.status_code, "invalid_request" if error.status_code < 500 else "internal_error")
         detail = _where(request, error) or str(error.detail)
         return _answer(request.scope, error.status_code, code, detail, headers=error.headers)
@@ -203,6 +205,11 @@ def install_error_handlers(app: FastAPI) -> None:
         reason = (str(error.orig).splitlines() or [""])[0]
         logger.error("request %s: the database failed: %s", request_id_of(request.scope), reason)
         return error_response(Busy(f"the database did not answer: {reason}"), request.scope)
+
+    @app.exception_handler(DataError)
+    async def _unstorable(request: Request, error: DataError) -> JSONResponse:
+        # Nothing of it was stored. PostgreSQL's texts cannot hold the NUL character, and SQLite's can.
+        return error_response(InvalidRequest("a text holds a character that the database cannot store"), request.scope)
 
     @app.exception_handler(PoolTimeout)
     async def _no_connection(request: Request, error: PoolTimeout) -> JSONResponse:
@@ -240,7 +247,9 @@ def shown(value: object) -> str:
 
 def _describe(problem: Mapping[str, Any]) -> str:
     if problem["type"] == "json_invalid":
-        return f"body: not JSON: {problem['ctx']['error']} at character {problem['loc'][-1]}"
+        place = problem["loc"][-1]
+        where = f" at character {place}" if isinstance(place, int) else ""
+        return f"body: not JSON: {problem['ctx']['error']}{where}"
     path = [str(part) for part in problem["loc"]]
     # The first part says only that it was in the body; it helps where the body itself is the problem.
     where = ".".join(path[1:] if len(path) > 1 and path[0] == "body" else path)[:200]

@@ -28,7 +28,9 @@ VoidName = Literal["stale", "error", "surplus", "lost", "never_started"]
 class Request(BaseModel):
     """What a caller sends: unknown fields are a mistake, and said so."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # With any bound on texts pydantic sees to it that they are Unicode: half a surrogate pair can be neither stored nor
+    # repeated in an answer.
+    model_config = ConfigDict(extra="forbid", frozen=True, str_min_length=0)
 
 
 class Answer(BaseModel):

@@ -269,7 +269,8 @@ class RunService:
         if known is None or known.request != asked:
             stored = {} if known is None else known.request
             names = sorted(k for k in {*stored, *asked} if stored.get(k) != asked.get(k))
-            differences = "; ".join(f"{name}: {stored.get(name)} then, {asked.get(name)} now" for name in names)
+            then_now = ((name, stored.get(name, "left out"), asked.get(name, "left out")) for name in names)
+            differences = "; ".join(f"{name}: {then} then, {now} now" for name, then, now in then_now)
             raise RunConflict(f"run {request.name!r} exists with another configuration: {differences}")
         return views.run_created(request.name, convert.to_config(request)), False
 

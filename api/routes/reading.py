@@ -43,7 +43,7 @@ async def get_beliefs(request: Request, run: str, format: Format = "jsonl") -> R
 
 
 @router.get("/runs/{run}/events")
-async def get_events(request: Request, run: str, after: Annotated[int, Query(ge=0)] = 0) -> StreamingResponse:
+async def get_events(request: Request, run: str, after: schemas.Count = 0) -> StreamingResponse:
     """The log from an event on, one JSON object a line."""
     return StreamingResponse(await service_of(request).events(run, after), media_type="application/x-ndjson")
 
