@@ -115,7 +115,8 @@ def _smoothed(record: RecordedOutcomes) -> np.ndarray:
     visits = np.arange(len(successes_VN))
     kernel_VV = SMOOTHER_DISCOUNT ** np.abs(visits[:, None] - visits[None, :])
     passes_VN = kernel_VV @ successes_VN + SMOOTHER_PRIOR
-    return passes_VN / (kernel_VV.sum(axis=1, keepdims=True) * group_size + 2 * SMOOTHER_PRIOR)
+    smoothed_VN: np.ndarray = passes_VN / (kernel_VV.sum(axis=1, keepdims=True) * group_size + 2 * SMOOTHER_PRIOR)
+    return smoothed_VN
 
 
 def _informative(record: RecordedOutcomes) -> np.ndarray:
