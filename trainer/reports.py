@@ -122,7 +122,7 @@ def _score(value: object, place: str) -> float | None:
 
 
 def _as_float(value: object, place: str) -> float:
-    # A text that reads like a number is a mistake of the caller, although float() takes it.
-    if isinstance(value, SupportsFloat) and not isinstance(value, str):
+    # A text is none, also one that float() would read.
+    if isinstance(value, SupportsFloat):
         return float(value)
     raise InvalidRequest(f"{place} must be a number or None, got {value!r:.80}")

@@ -162,9 +162,10 @@ def test_a_restore_without_an_id_gets_one_that_its_second_try_keeps() -> None:
     assert network.sent() == {"step": 3, "beliefs": "rewind", "in_flight": "void", "restore_id": "mine"}
 
 
-def test_beliefs_come_as_columns() -> None:
-    lines = '{"key":"a\u2028","pass_rate":0.5,"state":"new"}\n{"key":"b","pass_rate":0.25,"state":"active"}\n'
-    client = make_client(Script(httpx.Response(200, text=lines)))
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_beliefs_come_as_columns(end: str) -> None:
+    lines = '{"key":"a\u2028","pass_rate":0.5,"state":"new"}\n{"key":"b","pass_rate":0.25,"state":"active"}'
+    client = make_client(Script(httpx.Response(200, text=lines + end)))
     assert client.beliefs("r") == {"key": ["a\u2028", "b"], "pass_rate": [0.5, 0.25], "state": ["new", "active"]}
 
 

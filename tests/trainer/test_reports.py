@@ -76,6 +76,7 @@ def test_every_column_lands_on_its_rollout() -> None:
         ({"outcomes": [1], "named_rewards": [{"format": math.inf}]}, "ticket t-a, rollout 0: reward 'format' is inf"),
         ({"outcomes": [0, 1.5]}, r"ticket t-a: rollouts.1.outcome: .*got 1.5"),
         ({"outcomes": ["yes"]}, "ticket t-a, rollout 0: outcome must be a number or None, got 'yes'"),
+        ({"outcomes": ["1"]}, "ticket t-a, rollout 0: outcome must be a number or None, got '1'"),
         ({"outcomes": [1, 0], "tokens": [5]}, "ticket t-a: 2 outcomes but 1 values of tokens"),
         ({"outcomes": [1] * 9}, "ticket t-a is for 8 rollouts, got 9"),
         ({"outcomes": [1], "tokens": [-1]}, "ticket t-a: rollouts.0.tokens"),
