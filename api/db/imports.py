@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Engine, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Engine, bindparam, insert, select, update
 
 from api.db.columns import ChangedPrompt
-from api.db.models import prompt_aliases, prompts
+from api.db.models import prompts
 from api.db.pools import Pool, add_delta, changeable_pool, close_revision, one_of
 from api.db.session import write
-from api.importing.resolve import Counts, Known, Lookup, Plan, Resolver
+from api.importing.resolve import Counts, Known, Lookup, Resolver
 from api.importing.rows import VECTOR, PromptRow, RowFault, read_row
 
 CHUNK_ROWS = 65_536
@@ -90,7 +90,6 @@ class _Upload:
         changed = sorted(plan.changed.values(), key=lambda known: not known.superseded)
         self._update(changed)
         self._insert(plan.created)
-        self._set_aliases(plan)
         self.tallies.update(plan.tallies)
         self._add_delta([_changed(known) for known in (*changed, *plan.created)])
 
@@ -139,22 +138,16 @@ class _Upload:
         pool_id, found = self.pool.id, dict[int, Known]()
         mine = select(*_LOOKED_UP).where(prompts.c.pool_id == pool_id)
         named = one_of(self.connection, prompts.c.key, keys)
-        aliases = select(prompt_aliases.c.key, prompt_aliases.c.row).where(
-            prompt_aliases.c.pool_id == pool_id, one_of(self.connection, prompt_aliases.c.key, keys)
-        )
-        targets: dict[str, int] = {row.key: row.row for row in self.connection.execute(aliases)}
         for query in (
             mine.where(~prompts.c.superseded, named),
             mine.where(prompts.c.superseded, named),
             mine.where(one_of(self.connection, prompts.c.question_hash, questions)),
-            mine.where(one_of(self.connection, prompts.c.row, list(targets.values()))),
         ):
             for row in self.connection.execute(query):
                 if row.row not in found:
                     found[row.row] = _known(row)
         for known in found.values():
             lookup.add(known)
-        lookup.by_alias = {alias: found[row] for alias, row in targets.items()}
         return lookup
 
     def _insert(self, created: Sequence[Known]) -> None:
@@ -201,23 +194,6 @@ class _Upload:
         )
         values = [{"at_row": k.row, **{f"new_{name}": getattr(k, name) for name in names}} for k in changed]
         self.connection.execute(statement, values)
-
-    def _set_aliases(self, plan: Plan) -> None:
-        if not plan.aliases:
-            return
-        self.connection.execute(
-            delete(prompt_aliases).where(
-                prompt_aliases.c.pool_id == self.pool.id,
-                one_of(self.connection, prompt_aliases.c.key, list(plan.aliases)),
-            )
-        )
-        values = [
-            {"pool_id": self.pool.id, "key": key, "row": known.row}
-            for key, known in plan.aliases.items()
-            if known is not None
-        ]
-        if values:
-            self.connection.execute(insert(prompt_aliases), values)
 
     def _mark(self, gone: list[Known]) -> int:
         if not gone:

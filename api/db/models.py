@@ -92,14 +92,6 @@ Index(
 # Finds equal contents too: equal contents are the same question.
 Index("ix_prompts_question", prompts.c.pool_id, prompts.c.question_hash)
 
-prompt_aliases = Table(
-    "prompt_aliases",
-    metadata,
-    Column("pool_id", ForeignKey("pools.id"), primary_key=True),
-    Column("key", SortedText, primary_key=True),  # a further key under which this content was uploaded
-    Column("row", Integer, nullable=False),
-)
-
 pool_revisions = Table(
     "pool_revisions",
     metadata,

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import Integer, String, Text
 
 from api.db.columns import ChangedPrompt, PoolColumns, PoolDelta
-from api.db.models import pool_deltas, pool_revisions, pools, prompt_aliases, prompts
+from api.db.models import pool_deltas, pool_revisions, pools, prompts
 from api.db.session import read, write
 from api.errors import PoolArchived, PoolConflict, UnknownPool, shown
 
@@ -130,7 +130,7 @@ def archive_pool(engine: Engine, name: str) -> Pool:
 def set_quarantine(engine: Engine, name: str, keys: Sequence[str], reason: str, *, lift: bool, at: float) -> Quarantine:
     """Takes prompts out of every draw, or lets them in again. An upload does not change it.
 
-    Keys may be aliases. A prompt that already stands as asked for, reason included, is unchanged.
+    A prompt that already stands as asked for, reason included, is unchanged.
     """
     with write(engine) as connection:
         pool = changeable_pool(connection, name)
@@ -172,19 +172,11 @@ def set_quarantine(engine: Engine, name: str, keys: Sequence[str], reason: str, 
 
 
 def find_rows(connection: Connection, pool_id: int, keys: Sequence[str]) -> dict[str, int]:
-    """Key -> row of its current prompt, by way of an alias if need be; unknown keys are left out."""
-    found: dict[str, int] = {}
-    queries = (
-        select(prompt_aliases.c.key, prompt_aliases.c.row).where(
-            prompt_aliases.c.pool_id == pool_id, one_of(connection, prompt_aliases.c.key, keys)
-        ),
-        select(prompts.c.key, prompts.c.row).where(
-            prompts.c.pool_id == pool_id, ~prompts.c.superseded, one_of(connection, prompts.c.key, keys)
-        ),
+    """Key -> row of its current prompt; unknown keys are left out."""
+    query = select(prompts.c.key, prompts.c.row).where(
+        prompts.c.pool_id == pool_id, ~prompts.c.superseded, one_of(connection, prompts.c.key, keys)
     )
-    for query in queries:
-        found.update((key, row) for key, row in connection.execute(query))
-    return found
+    return {row.key: row.row for row in connection.execute(query)}
 
 
 def contents(connection: Connection, pool_id: int, rows: Sequence[int]) -> dict[int, dict[str, Any]]:

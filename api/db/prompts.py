@@ -15,13 +15,13 @@ import numpy as np
 import orjson
 from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, func, or_, select
 
-from api.db.models import prompt_aliases, prompts
+from api.db.models import prompts
 from api.db.pools import Pool, find_rows, one_of
 from api.db.session import read
 from api.errors import InvalidCursor, UnknownPrompt, shown
 
 EXPORT_PAGE_ROWS = 2_000
-MAX_LINKED = 100  # variants, versions and aliases listed for one prompt
+MAX_LINKED = 100  # variants and versions listed for one prompt
 # Rows whose order comes from a run are filtered in steps of this many.
 ROWS_AT_ONCE = 50_000
 
@@ -61,8 +61,7 @@ class PromptPage:
 class PromptLinks:
     """What one prompt is linked to, at most MAX_LINKED of each."""
 
-    aliases: list[str]  # further keys of the same prompt
-    variants: list[str]  # keys of prompts with the same question and another answer
+    variants: list[str]  # keys of prompts with the same question, whatever their answer
     versions: list[PromptRowData]  # superseded versions of the key, newest first
 
 
@@ -141,20 +140,18 @@ def list_in_order(
 
 
 def get_prompt(engine: Engine, pool: Pool, key: str) -> tuple[PromptRowData, PromptLinks]:
-    """The current prompt of a key or an alias, and what it is linked to. Raises UnknownPrompt."""
+    """The current prompt of a key, and what it is linked to. Raises UnknownPrompt."""
     with read(engine) as connection:
         row = find_rows(connection, pool.id, [key]).get(key)
         if row is None:
             raise UnknownPrompt(f"the pool {pool.name!r} has no prompt {shown(key)}")
         prompt = _by_row(connection, pool, [row])[row]
         mine = prompts.c.pool_id == pool.id
-        aliases = select(prompt_aliases.c.key).where(prompt_aliases.c.pool_id == pool.id, prompt_aliases.c.row == row)
         variants = select(prompts.c.key).where(
             mine, prompts.c.question_hash == prompt.question_hash, prompts.c.row != row, ~prompts.c.superseded
         )
         versions = select(prompts).where(mine, prompts.c.superseded, prompts.c.key == prompt.key)
         links = PromptLinks(
-            aliases=list(connection.execute(aliases.order_by(prompt_aliases.c.key).limit(MAX_LINKED)).scalars()),
             variants=list(connection.execute(variants.order_by(prompts.c.key).limit(MAX_LINKED)).scalars()),
             versions=list(connection.execute(versions.order_by(prompts.c.row.desc()).limit(MAX_LINKED)).all()),
         )

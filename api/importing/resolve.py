@@ -10,12 +10,11 @@ The rules, in order, for a row with key K and content C (content and answer; its
 2. K names a prompt with C, or the row says nothing of content: that prompt, updated where the row says something new.
 3. K names a prompt with other content: an edit. The new version is a new prompt with a fresh history and takes the key
    over; the old one is kept as superseded. Going back to an earlier version takes that one, history and all, up again.
-4. C is that of a prompt under another key: that prompt, history and all; K becomes an alias of it.
-5. Otherwise: a new prompt.
+4. The row gives no key, and C is that of a prompt with a given key: that prompt.
+5. Otherwise: a new prompt. Keys that are given are kept apart even where they share their content, with a warning.
 
 A prompt that an earlier row of the upload was about takes nothing from a later one: the same again is merged, other
-content under the same key refused. What a row does not say stays as it is; a new
-prompt that says no split is in train.
+content under the same key refused. What a row does not say stays as it is; a new prompt that says no split is in train.
 """
 
 from collections import Counter
@@ -64,7 +63,6 @@ class Lookup:
     """The prompts that a chunk may be about."""
 
     by_key: dict[str, Known] = field(default_factory=dict)  # current owner of the key
-    by_alias: dict[str, Known] = field(default_factory=dict)
     by_version: dict[tuple[str, str], Known] = field(default_factory=dict)  # superseded, by key and content hash
     by_question: dict[str, list[Known]] = field(default_factory=dict)  # of any state
 
@@ -79,11 +77,10 @@ class Lookup:
 
 @dataclass(slots=True, kw_only=True)
 class Plan:
-    """What a chunk changes. `aliases`: key -> prompt, None where a key stops being an alias."""
+    """What a chunk changes."""
 
     created: list[Known] = field(default_factory=list)
     changed: dict[int, Known] = field(default_factory=dict)
-    aliases: dict[str, Known | None] = field(default_factory=dict)
     tallies: Counter[tuple[str, str | None, bool, bool]] = field(default_factory=Counter)
 
 
@@ -152,34 +149,24 @@ class Resolver:
 
     def _place(self, row: PromptRow, lookup: Lookup, plan: Plan) -> tuple[str, str] | None:
         """Carries out the first rule that fits; a refusal comes back as code and detail."""
-        owner = lookup.by_key.get(row.key) or lookup.by_alias.get(row.key)
-        if owner is not None and owner.question_hash is not None and row.content is None and row.answer is not None:
+        owner = lookup.by_key.get(row.key)
+        if owner is None:
+            twin = None if row.has_key else _twin(row, lookup)
+            return self._create(row, lookup, plan) if twin is None else self._same(row, twin, lookup, plan)
+        if owner.question_hash is not None and row.content is None and row.answer is not None:
             return (
                 "missing_content",
                 "an answer belongs to its content: give both, or neither to leave them as they are",
             )
-        if owner is not None and (not row.has_content or owner.content_hash == row.content_hash):
+        if not row.has_content or owner.content_hash == row.content_hash:
             return self._same(row, owner, lookup, plan)
-        if owner is not None and owner.key == row.key:
-            return self._edit(row, owner, lookup, plan)
-        twin = _twin(row, lookup)
-        if twin is not None:
-            fault = self._same(row, twin, lookup, plan)
-            if fault is None:
-                plan.aliases[row.key] = lookup.by_alias[row.key] = twin
-                self._note("aliases", f"{_cut(row.key)} → {_cut(twin.key)}")
-            return fault
-        if owner is not None:
-            # An alias that now has a content of its own.
-            plan.aliases[row.key] = None
-            del lookup.by_alias[row.key]
-        return self._create(row, row.split or DEFAULT_SPLIT, lookup, plan)
+        return self._edit(row, owner, lookup, plan)
 
     def _same(self, row: PromptRow, known: Known, lookup: Lookup, plan: Plan) -> tuple[str, str] | None:
         """Rules 2 and 4: the row is about a prompt that is there."""
-        by_own_name = row.key == known.key or lookup.by_alias.get(row.key) is known
-        split = row.split or (known.split if by_own_name and self._is_old(known) else DEFAULT_SPLIT)
-        if split != known.split and known.current and (self._taken(known) or not by_own_name):
+        named = row.key == known.key
+        split = row.split or (known.split if named and self._is_old(known) else DEFAULT_SPLIT)
+        if split != known.split and known.current and (self._taken(known) or not named):
             return _split_conflict(known, split)
         if self._taken(known):
             self.counts.merged += 1
@@ -200,10 +187,8 @@ class Resolver:
             plan.tallies[before] -= 1
             plan.tallies[known.cell] += 1
             self.counts.updated += 1
-        elif by_own_name:
-            self.counts.unchanged += 1
         else:
-            self.counts.updated += 1
+            self.counts.unchanged += 1
         self._take(known)
         self._note_answers(known, lookup)
         return None
@@ -244,14 +229,18 @@ class Resolver:
         self._note_answers(earlier, lookup)
         return None
 
-    def _create(self, row: PromptRow, split: str, lookup: Lookup, plan: Plan) -> tuple[str, str] | None:
+    def _create(self, row: PromptRow, lookup: Lookup, plan: Plan) -> tuple[str, str] | None:
         """Rule 5."""
+        split = row.split or DEFAULT_SPLIT
         fault = self._split_fault(row.question_hash, split, None, lookup) or self._feature_fault(row)
         if fault is not None:
             return fault
         self.counts.created += 1
         parent = lookup.by_key.get(row.parent or "")
         variants = lookup.by_question.get(row.question_hash or "", ())
+        twin = _twin(row, lookup)
+        if twin is not None and twin.current and (not self.replace or self._taken(twin)):
+            self._note("shared", f"{_cut(row.key)} = {_cut(twin.key)}")
         if (parent is not None and self._is_old(parent)) or any(self._is_old(known) for known in variants):
             self.counts.linked += 1
         self._add(row, split, lookup, plan, replaces=None)
@@ -341,7 +330,7 @@ class Resolver:
         self.counts.rejected += 1
         if len(self.errors) < MAX_ERRORS:
             self.errors.append(fault)
-        known = lookup.by_key.get(fault.key or "") or lookup.by_alias.get(fault.key or "")
+        known = lookup.by_key.get(fault.key or "")
         if known is not None:
             self._mention(known)
         elif fault.key is None:
@@ -384,7 +373,8 @@ _NOTES = {
     "prompt's history follows its content)",
     "merged": "Rows that repeat a prompt of this upload, trailing white space aside, and were merged with it",
     "ignored": "Rows whose category, features, parent or meta were ignored, as an earlier row has the same prompt",
-    "aliases": "Keys that are now further names of a prompt, as its content is theirs",
+    "shared": "New keys that share their content with another key, kept as prompts of their own (without `key` they "
+    "would be merged)",
 }
 
 

@@ -174,7 +174,7 @@ async def get_prompts(pool: str, request: Request, query: Annotated[PromptQuery,
 
 @router.get("/{pool}/prompts/{key:path}", responses=_errors(UnknownPool, UnknownPrompt), response_model=dict[str, Any])
 async def get_one_prompt(pool: str, key: str, request: Request, run: str | None = None) -> Response:
-    """One prompt with all that is known of it. The key may be an alias."""
+    """One prompt with all that is known of it."""
     stored = await run_in_threadpool(_pool, request, pool)
     prompt, links = await run_in_threadpool(get_prompt, _engine(request), stored, key)
     views = await _views(request, run, pool, [prompt.row])
@@ -357,7 +357,6 @@ def _detail(row: Any, links: PromptLinks) -> dict[str, Any]:
         "features": decoded(row.features),
         "parent": row.parent,
         "meta": decoded(row.meta),
-        "aliases": links.aliases,
         "variants": links.variants,
         "replaces": row.replaces_row,
         "versions": [

@@ -70,14 +70,6 @@ def upgrade() -> None:
     )
     op.create_index("ix_prompts_question", "prompts", ["pool_id", "question_hash"])
     op.create_table(
-        "prompt_aliases",
-        sa.Column("pool_id", sa.Integer(), nullable=False),
-        sa.Column("key", sorted_text(), nullable=False),
-        sa.Column("row", sa.Integer(), nullable=False),
-        sa.ForeignKeyConstraint(["pool_id"], ["pools.id"], name="fk_prompt_aliases_pool_id"),
-        sa.PrimaryKeyConstraint("pool_id", "key", name="pk_prompt_aliases"),
-    )
-    op.create_table(
         "pool_revisions",
         sa.Column("pool_id", sa.Integer(), nullable=False),
         sa.Column("revision", sa.Integer(), autoincrement=False, nullable=False),
@@ -143,7 +135,6 @@ def downgrade() -> None:
         "runs",
         "pool_deltas",
         "pool_revisions",
-        "prompt_aliases",
         "prompts",
         "pools",
     ):

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.importing.content import canonical_content, canonical_text, hash_without_content, hashes
+from api.importing.content import Content, canonical_content, canonical_text, hash_without_content, hashes
 
 TEXTS = st.text(alphabet="ab \t\r\n\u00a0é", max_size=30)
 
 
 def slow_canonical(text: str) -> str:
-    """The rule character by character: white space is dropped if nothing but white space follows in its line, or at all."""
+    """The rule by character: white space is dropped if nothing else follows in its line, or at all."""
     unix = text.replace("\r\n", "\n").replace("\r", "\n")
     kept = []
     for place, character in enumerate(unix):
@@ -31,7 +31,7 @@ def test_the_hash_is_that_of_the_documented_json() -> None:
         hashlib.sha256(written.encode()).hexdigest(),
         hashlib.sha256(question.encode()).hexdigest(),
     )
-    messages = [{"role": "user", "content": "Hi "}]
+    messages: Content = [{"role": "user", "content": "Hi "}]
     written = '{"answer":null,"content":[{"content":"Hi","role":"user"}]}'
     assert hashes(messages, None)[0] == hashlib.sha256(written.encode()).hexdigest()
 
@@ -71,7 +71,8 @@ def test_a_text_and_a_message_with_it_are_different_contents() -> None:
 
 
 def test_order_of_messages_counts_and_order_of_their_names_does_not() -> None:
-    one, two = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
+    one: dict[str, object] = {"role": "user", "content": "a"}
+    two: dict[str, object] = {"role": "assistant", "content": "b"}
     assert hashes([one, two], None) != hashes([two, one], None)
     assert hashes([one], None) == hashes([dict(reversed(one.items()))], None)
 
@@ -79,7 +80,7 @@ def test_order_of_messages_counts_and_order_of_their_names_does_not() -> None:
 def test_other_fields_and_parts_of_messages_count() -> None:
     plain = hashes([{"role": "user", "content": "a"}], None)
     assert hashes([{"role": "user", "content": "a", "name": "x"}], None) != plain
-    parts = [{"role": "user", "content": [{"type": "text", "text": "a "}]}]
+    parts: Content = [{"role": "user", "content": [{"type": "text", "text": "a "}]}]
     assert canonical_content(parts) == parts
 
 

@@ -181,7 +181,8 @@ def test_many_problems_are_counted_and_not_all_told() -> None:
 
 
 def test_values_are_shown_by_kind() -> None:
-    assert [shown(v) for v in ("a", 1.5, None, True, [1], {}, b"xy")] == [
+    values: list[object] = ["a", 1.5, None, True, [1], {}, b"xy"]
+    assert [shown(value) for value in values] == [
         "'a'", "1.5", "None", "True", "a list of 1", "an object with 0 fields", "a value of type bytes",
     ]  # fmt: skip
     assert describe_problems([]) == ""

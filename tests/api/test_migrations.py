@@ -143,7 +143,7 @@ def test_the_scripts_are_found_in_the_checkout() -> None:
 
 def test_an_installation_without_scripts_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("api.__file__", str(tmp_path / "api" / "__init__.py"))
-    with pytest.raises(DatabaseUnusable, match="migration scripts are missing.*reinstall midband"):
+    with pytest.raises(DatabaseUnusable, match=r"migration scripts are missing.*reinstall midband"):
         migrations_folder()
     folder = tmp_path / "api" / "migrations"
     folder.mkdir(parents=True)

@@ -13,7 +13,7 @@ from api.errors import UnreadableBody, UnsupportedFormat
 from api.importing import readers
 from api.importing.readers import CONTENT_TYPES, RowFormat, format_of, read_rows
 from api.importing.rows import PromptRow, RowFault, read_row
-from api.importing.writers import make_writer, view_columns_of
+from api.importing.writers import View, make_writer, view_columns_of
 
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
 
@@ -43,7 +43,7 @@ def test_each_content_type_has_a_format(content_type: str) -> None:
 
 @pytest.mark.parametrize("content_type", [None, "", "text/plain", "application/octet-stream", "garbage"])
 def test_any_other_type_is_refused_with_the_list(content_type: str | None) -> None:
-    with pytest.raises(UnsupportedFormat, match="read are application/x-ndjson, .*text/csv"):
+    with pytest.raises(UnsupportedFormat, match=r"read are application/x-ndjson, .*text/csv"):
         format_of(content_type)
 
 
@@ -106,7 +106,9 @@ def test_a_number_that_is_not_finite_costs_only_its_row() -> None:
     assert codes(checked) == ["not_finite", None]
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"key": "a"}', '[{"key": "a"}', "5", '{"key":"a"}\n{"key":"b"}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"key": "a"}', '[{"key": "a"}', "5", '{"key":"a"}\n{"key":"b"}', "[" * 100_000]
+)
 def test_a_body_that_is_no_json_list_is_refused(text: str) -> None:
     with pytest.raises(UnreadableBody, match="the body is"):
         rows_of(text, RowFormat.JSON)
@@ -259,7 +261,10 @@ def test_an_empty_pool_is_written_as_a_file_that_reads_back_as_empty(form: RowFo
 
 
 def test_what_a_run_knows_becomes_columns() -> None:
-    views = [{"belief": {"pass_rate": 0.5, "source": "x"}, "state": "new", "drawn": None}, {"drawn": 3, "state": None}]
+    views: list[View] = [
+        {"belief": {"pass_rate": 0.5, "source": "x"}, "state": "new", "drawn": None},
+        {"drawn": 3, "state": None},
+    ]
     columns = view_columns_of(views)
     assert columns == [("pass_rate", True), ("source", False), ("state", False), ("drawn", True)]
     row = read_row(0, {"key": "a"})

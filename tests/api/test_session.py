@@ -51,19 +51,23 @@ def add_number(engine: Engine, n: int) -> None:
         connection.execute(text("INSERT INTO numbers VALUES (:n)"), {"n": n})
 
 
+def fail_after(engine: Engine, statement: str) -> None:
+    with write(engine) as connection:
+        connection.execute(text(statement))
+        raise RuntimeError("half way")
+
+
 def test_a_write_is_kept_and_one_that_fails_leaves_nothing(engine: Engine) -> None:
     make_numbers(engine)
     add_number(engine, 1)
-    with pytest.raises(RuntimeError, match="half way"), write(engine) as connection:
-        connection.execute(text("INSERT INTO numbers VALUES (2)"))
-        raise RuntimeError("half way")
+    with pytest.raises(RuntimeError, match="half way"):
+        fail_after(engine, "INSERT INTO numbers VALUES (2)")
     assert numbers(engine) == [1]
 
 
 def test_making_a_table_is_undone_with_the_transaction(engine: Engine) -> None:
-    with pytest.raises(RuntimeError), write(engine) as connection:
-        connection.execute(text("CREATE TABLE numbers (n INTEGER)"))
-        raise RuntimeError
+    with pytest.raises(RuntimeError, match="half way"):
+        fail_after(engine, "CREATE TABLE numbers (n INTEGER)")
     make_numbers(engine)
 
 
@@ -101,7 +105,10 @@ def test_a_sqlite_file_is_made_with_its_folder_and_set_up_to_lose_nothing(tmp_pa
     engine = create_database(f"sqlite:///{path}")
     make_numbers(engine)
     with read(engine) as connection:
-        asked = [connection.execute(text(f"PRAGMA {p}")).scalar_one() for p in ("journal_mode", "synchronous", "foreign_keys")]
+        asked = [
+            connection.execute(text(f"PRAGMA {p}")).scalar_one()
+            for p in ("journal_mode", "synchronous", "foreign_keys")
+        ]
     assert asked == ["wal", 2, 1]
     assert path.exists()
     engine.dispose()
@@ -137,7 +144,7 @@ def test_a_damaged_database_is_refused(tmp_path: Path) -> None:
     make_numbers(engine)
     engine.dispose()
     path.write_bytes(path.read_bytes()[:16] + b"\xff" * 200)
-    with pytest.raises(DatabaseUnusable, match="cannot be used as a database.*restore a backup"):
+    with pytest.raises(DatabaseUnusable, match=r"cannot be used as a database.*restore a backup"):
         create_database(f"sqlite:///{path}")
 
 
