@@ -4,6 +4,7 @@ Tests of `tests/api` and `tests/api/cases` use it. It knows the contract's paths
 inside.
 """
 
+import json
 import os
 import signal
 import socket
@@ -47,7 +48,7 @@ class Http:
 
     def send(self, method: str, path: str, body: object = None, **options: Any) -> httpx.Response:
         """One request as it is; a `body` of bytes goes out as they are, anything else as JSON."""
-        content = body if body is None or isinstance(body, bytes) else orjson.dumps(body)
+        content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"content-type": "application/json", **options.pop("headers", {})}
         return self.client.request(method, path, content=content, headers=headers, **options)
 
@@ -167,6 +168,18 @@ def ids_of(batch: Json) -> list[str]:
 
 def codes_of(report: Json) -> list[str]:
     return [rejection["code"] for rejection in report["rejected"]]
+
+
+@contextmanager
+def unchanged(http: Http, run: str = "r") -> Iterator[None]:
+    """Asserts that nothing happens to a run and its pool."""
+
+    def everything() -> tuple[Any, ...]:
+        return http.info(run), http.events(run), http.get("/v1/pools/p"), http.get("/v1/pools"), http.get("/v1/runs")
+
+    before = everything()
+    yield
+    assert everything() == before
 
 
 # Services
