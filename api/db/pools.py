@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 from sqlalchemy import Connection, Engine, Row, Select, bindparam, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import Integer, String, Text
 
@@ -71,27 +72,27 @@ def create_pool(engine: Engine, name: str, description: str | None, *, at: float
 
     Raises PoolConflict or PoolArchived for a name that is taken.
     """
+    values = {
+        "name": name,
+        "description": description,
+        "created_at": at,
+        "archived": False,
+        "revision": 0,
+        "num_rows": 0,
+        "tallies": "[]",
+        "feature_lengths": "{}",
+    }
     with write(engine) as connection:
-        found = _find(connection, select(pools).where(pools.c.name == name))
-        if found is not None:
-            if found.archived:
-                raise PoolArchived(f"the pool {name!r} was archived; take another name")
-            if description is not None and description != found.description:
-                raise PoolConflict(f"the pool {name!r} exists with the description {shown(found.description)}")
-            return found, False
-        connection.execute(
-            pools.insert().values(
-                name=name,
-                description=description,
-                created_at=at,
-                archived=False,
-                revision=0,
-                num_rows=0,
-                tallies="[]",
-                feature_lengths="{}",
-            )
-        )
-        return get_pool(connection, name), True
+        # Of two callers at the same time one makes it, and the other finds it.
+        insert = sqlite.insert if engine.dialect.name == "sqlite" else postgresql.insert
+        made = insert(pools).values(values).on_conflict_do_nothing(index_elements=["name"]).returning(pools.c.id)
+        created = connection.execute(made).scalar_one_or_none() is not None
+        found = get_pool(connection, name)
+    if found.archived:
+        raise PoolArchived(f"the pool {name!r} was archived; take another name")
+    if description is not None and description != found.description:
+        raise PoolConflict(f"the pool {name!r} exists with the description {shown(found.description)}")
+    return found, created
 
 
 def get_pool(connection: Connection, name: str, *, for_update: bool = False) -> Pool:

@@ -238,7 +238,7 @@ class Resolver:
         self.counts.created += 1
         parent = lookup.by_key.get(row.parent or "")
         variants = lookup.by_question.get(row.question_hash or "", ())
-        twin = _twin(row, lookup)
+        twin = _twin(row, lookup) if row.has_key else None
         if twin is not None and twin.current and (not self.replace or self._taken(twin)):
             self._note("shared", f"{_cut(row.key)} = {_cut(twin.key)}")
         if (parent is not None and self._is_old(parent)) or any(self._is_old(known) for known in variants):
@@ -380,11 +380,10 @@ _NOTES = {
 
 def _twin(row: PromptRow, lookup: Lookup) -> Known | None:
     """The prompt with the row's content under another key; one in use before an absent one."""
-    same = [
-        known
-        for known in lookup.by_question.get(row.question_hash or "", ())
-        if known.content_hash == row.content_hash and not known.superseded
-    ]
+    same_question = lookup.by_question.get(row.question_hash or "")
+    if not same_question:
+        return None
+    same = [known for known in same_question if known.content_hash == row.content_hash and not known.superseded]
     return min(same, key=lambda known: (known.absent, known.row), default=None)
 
 

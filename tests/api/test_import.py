@@ -1,7 +1,10 @@
 """Uploads into a pool: what becomes of each row, and that what is stored agrees with itself afterwards."""
 
+import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -441,6 +444,50 @@ def test_an_empty_upload_that_replaces_makes_all_absent(engine: Engine) -> None:
     put(engine, hundred())
     assert put(engine, [], replace=True).absent == 100
     assert counted(put(engine, hundred())) == {"updated": 100}
+
+
+# At the same time
+
+
+def at_once(calls: Iterable[Callable[[], Any]]) -> list[Any]:
+    with ThreadPoolExecutor(8) as threads:
+        return [future.result() for future in [threads.submit(call) for call in calls]]
+
+
+def test_uploads_at_the_same_time_come_one_after_the_other(engine: Engine) -> None:
+    outcomes = at_once(partial(put, engine, [*hundred(), {"key": f"own {i}"}]) for i in range(4))
+    assert sorted(o.counts.created for o in outcomes) == [1, 1, 1, 101]
+    assert sorted(o.counts.unchanged for o in outcomes) == [0, 100, 100, 100]
+    assert sorted(o.revision for o in outcomes) == [1, 2, 3, 4]
+
+
+def test_a_pool_made_by_several_at_the_same_time_is_made_once(engine: Engine) -> None:
+    made = at_once(lambda: create_pool(engine, "q", "one", at=1.0) for _ in range(8))
+    assert sorted(created for _, created in made) == [False] * 7 + [True]
+    assert len({pool.id for pool, _ in made}) == 1
+
+
+def test_readers_see_a_pool_before_or_after_an_upload_and_never_between(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "CHUNK_ROWS", 10)
+    put(engine, [{"key": "first"}])
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> Iterator[object]:
+        for i, row in enumerate(hundred()):
+            if i == 50:
+                begun.set()
+                assert go_on.wait(timeout=60)
+            yield row
+
+    with ThreadPoolExecutor(1) as thread:
+        upload = thread.submit(put, engine, slow(), replace=True)
+        assert begun.wait(timeout=60)
+        assert columns(engine).keys == ["first"]
+        go_on.set()
+        assert upload.result().revision == 2
+    assert (len(columns(engine)), prompt(engine, "first").absent) == (101, True)
 
 
 # Quarantine and history
