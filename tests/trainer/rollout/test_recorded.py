@@ -91,6 +91,15 @@ def test_outcomes_of_a_prompt_do_not_depend_on_what_else_was_drawn() -> None:
     assert groups[2].rollouts != groups[0].rollouts
 
 
+def test_outcomes_at_a_visit_do_not_depend_on_how_often_the_prompt_was_drawn_before() -> None:
+    rows = [{"key": key, "p": [0.5, 0.5]} for key in "ab"]
+    often, never = RecordedEngine(record_of(*rows)), RecordedEngine(record_of(*rows))
+    ticket = make_ticket("a", group_size=32)
+    often.generate([ticket, ticket], policy_version=0)
+    never.generate([make_ticket("b"), make_ticket("b")], policy_version=0)
+    assert often.generate([ticket], policy_version=0) == never.generate([ticket], policy_version=0)
+
+
 def test_pass_rates_give_outcomes_of_that_mean_at_any_group_size() -> None:
     engine = RecordedEngine(record_of({"key": "a", "p": 0.3}, {"key": "b", "p": 0}, {"key": "c", "p": 1}))
     assert engine.num_left is None
