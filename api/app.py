@@ -1,4 +1,4 @@
-"""The composition root: one FastAPI application from one `Settings`. Nothing is opened on import or before the lifespan.
+"""The composition root: one FastAPI application from one `Settings`. Nothing is opened before the lifespan.
 
 `midband serve`, the in-process transport and the tests all run what this builds.
 """
@@ -56,9 +56,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.ready, app.state.settings, app.state.capabilities = False, settings, list(CAPABILITIES)
     app.state.metrics = health.new_registry()
     install_error_handlers(app)
-    app.add_middleware(
-        BodyLimit, max_body_bytes=settings.max_body_bytes, max_import_bytes=settings.max_import_bytes
-    )
+    app.add_middleware(BodyLimit, max_body_bytes=settings.max_body_bytes, max_import_bytes=settings.max_import_bytes)
     for router in ROUTERS:
         app.include_router(router)
 

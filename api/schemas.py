@@ -292,7 +292,7 @@ class Completion(Request):
 
 
 class RolloutReport(Request):
-    """One rollout. `outcome` in [0, 1] drives the pass rate; `reward` is what the trainer optimises, default outcome."""
+    """One rollout. `outcome` in [0, 1] drives the pass rate; `reward`, by default the same, is what is optimised."""
 
     n: int | None = Field(default=None, ge=0, lt=MAX_GROUP_SIZE)
     id: str | None = Field(default=None, min_length=1, max_length=200)

@@ -84,8 +84,8 @@ def find_drawn(state: RunState, request: DrawRequest) -> DrawnBatch | None:
 def due_revisits(state: RunState, period: int) -> np.ndarray:
     """(N,) bool: prompts whose revisit is due at the next train draw, blocked ones among them.
 
-    A prompt at rest is due at every turn, so it waits at most `period` draws; another one only if it was not drawn since
-    its last turn, so it waits less than twice as long. Draws for which it was blocked come on top.
+    A prompt at rest is due at every turn, so it waits at most `period` draws; another one only if it was not drawn
+    since its last turn, so it waits less than twice as long. Draws for which it was blocked come on top.
     """
     if not period or state.config.policy.utility == "uniform":
         return np.zeros(state.num_rows, bool)
