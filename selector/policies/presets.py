@@ -40,7 +40,7 @@ PRESETS: dict[str, Preset] = {
                 floor=0.05,
             ),
             source="midband",
-            sentence="Draws prompts whose groups are likely to be informative; leaves a twentieth of the places to all.",
+            sentence="Draws prompts whose groups are likely to be informative; a twentieth of the places is for all.",
         ),
     )
 }
