@@ -1,0 +1,182 @@
+"""`midband serve` starts when everything it needs is there, and says in one sentence why it does not."""
+
+import os
+import socket
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.api.harness import LIMIT_S, ROOT, caller, ended, in_process, letters, process
+
+NOBODY = 65_534
+
+
+def test_it_serves_and_stops_in_good_order(database_url: str, tmp_path: Path) -> None:
+    with process(database_url, tmp_path) as server:
+        with caller(server.url) as http:
+            http.pool(letters())
+            http.run()
+            assert http.draw(0, 2)["returned"] == 2
+            assert http.get("/version")["contract"] == 1
+        assert server.stop() in (0, 130)
+        log = server.log.read_text()
+    assert server.url in log
+    assert "on this machine only" in log
+    assert "Traceback" not in log
+
+
+@pytest.mark.slow
+def test_it_listens_on_this_machine_only(sqlite_url: str, tmp_path: Path) -> None:
+    done = ended("serve", "--database-url", sqlite_url, "--host", "0.0.0.0")
+    _refused(done, "host", "0.0.0.0", "loopback")
+    with process(sqlite_url, tmp_path) as server, pytest.raises(httpx.ConnectError):
+        httpx.get(server.url.replace("127.0.0.1", _own_address()))
+
+
+def test_a_database_that_another_server_has_open_is_refused_by_process_id(sqlite_url: str, tmp_path: Path) -> None:
+    with process(sqlite_url, tmp_path) as server:
+        done = ended("serve", "--database-url", sqlite_url, "--port", "0")
+        _refused(done, str(server.pid), "in use", "MIDBAND_DATABASE_URL")
+        with caller(server.url) as http:
+            assert http.get("/readyz") == {"ready": True}
+    # The lock goes with the process, however it ended.
+    with process(sqlite_url, tmp_path):
+        pass
+
+
+def test_a_port_in_use_is_named_with_the_remedy(sqlite_url: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen(1)
+        port = str(taken.getsockname()[1])
+        _refused(ended("serve", "--database-url", sqlite_url, "--port", port), port, "in use", "--port", "MIDBAND_PORT")
+
+
+@pytest.mark.slow
+def test_a_missing_file_is_made_with_its_folder(tmp_path: Path) -> None:
+    path = tmp_path / "not" / "there" / "yet.db"
+    with process(f"sqlite:///{path}", tmp_path):
+        assert path.is_file()
+
+
+@pytest.mark.slow
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    blocking = tmp_path / "file"
+    blocking.write_text("not a folder")
+    done = ended("serve", "--database-url", f"sqlite:///{blocking}/midband.db", "--port", "0")
+    _refused(done, str(blocking), "MIDBAND_DATABASE_URL")
+
+
+def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "midband.db"
+    path.write_text("dear diary, " * 1_000)
+    _refused(ended("serve", "--database-url", f"sqlite:///{path}", "--port", "0"), str(path), "not a SQLite database")
+    assert path.read_text() == "dear diary, " * 1_000
+
+
+@pytest.mark.slow
+def test_a_database_of_another_program_keeps_its_tables(tmp_path: Path) -> None:
+    path = tmp_path / "midband.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE runs (id INTEGER PRIMARY KEY)")
+        connection.execute("INSERT INTO runs VALUES (7)")
+        connection.commit()
+    _refused(ended("serve", "--database-url", f"sqlite:///{path}", "--port", "0"), str(path), "runs", "another place")
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("runs",)]
+        assert connection.execute("SELECT id FROM runs").fetchall() == [(7,)]
+
+
+@pytest.mark.slow
+def test_a_database_file_that_was_cut_off_is_refused(sqlite_url: str, tmp_path: Path) -> None:
+    path = tmp_path / "midband.db"
+    with in_process(sqlite_url) as http:
+        http.pool(letters())
+    assert not path.with_name("midband.db-wal").exists()
+    path.write_bytes(path.read_bytes()[:6_000])
+    _refused(ended("serve", "--database-url", sqlite_url, "--port", "0"), str(path), "backup")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write any file")
+def test_a_database_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "midband.db"
+    path.touch()
+    path.chmod(stat.S_IRUSR)
+    _refused(ended("serve", "--database-url", f"sqlite:///{path}", "--port", "0"), str(path), "permissions")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody who may not write")
+def test_a_database_of_somebody_else_is_refused() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path = Path(folder) / "midband.db"
+        path.touch()
+        start = f"import os, midband, api.serve; os.setuid({NOBODY}); midband.main()"
+        arguments = [sys.executable, "-c", start, "serve", "--database-url", f"sqlite:///{path}", "--port", "0"]
+        done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        _refused(done, folder, "Permission denied")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("nonsense", ("not a database URL",)),
+        ("mysql://root@localhost/x", ("mysql", "SQLite or PostgreSQL")),
+        ("postgresql://midband:s3cret@127.0.0.1:1/none", ("does not answer",)),
+        ("sqlite:///x.db?mode=ro", ("options",)),
+    ],
+)
+def test_a_database_url_that_leads_nowhere_is_refused_without_its_password(url: str, words: tuple[str, ...]) -> None:
+    done = ended("serve", "--port", "0", MIDBAND_DATABASE_URL=url)
+    _refused(done, *words)
+    assert "s3cret" not in done.stderr
+
+
+@pytest.mark.slow
+def test_an_unknown_value_in_the_environment_is_refused_by_name(sqlite_url: str) -> None:
+    done = ended("serve", "--database-url", sqlite_url, MIDBAND_PORT="http")
+    _refused(done, "port")
+
+
+@pytest.mark.slow
+def test_a_stop_in_the_middle_of_a_stream_of_draws_loses_none_that_were_answered(
+    database_url: str, tmp_path: Path
+) -> None:
+    with process(database_url, tmp_path) as server:
+        with caller(server.url) as http:
+            http.pool(letters("abcdefghijklmnop"))
+            http.run()
+            drawn = [http.draw(index, 1) for index in range(10)]
+        server.stop()
+    with process(database_url, tmp_path) as server, caller(server.url) as http:
+        assert [http.draw(index, 1) for index in range(10)] == drawn
+        assert http.info()["tickets"]["open"] == 10
+
+
+def _refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    """Status 1, one sentence on standard error, no traceback."""
+    assert done.returncode == 1, done
+    assert "Traceback" not in done.stderr
+    sentence = next(line for line in done.stderr.splitlines() if line.startswith("midband: "))
+    missing = [word for word in words if word not in sentence]
+    assert not missing, f"{missing} not in {done.stderr!r}"
+
+
+def _own_address() -> str:
+    """An address of this machine that others could reach, if it has one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.skip("this machine has no other address than its own loopback")
+        return str(probe.getsockname()[0])
