@@ -55,9 +55,13 @@ class MemoryArchive:
     def __init__(self, pools: Mapping[int, PoolState], log: list[Event]) -> None:
         """`log` is kept, not copied: what is appended to it is seen."""
         self._pools, self._log = pools, log
+        # A log with k restores would otherwise be replayed up to 2^k times: each asks for the ones before it again.
+        self._rewound: dict[int, Mapping[str, np.ndarray]] = {}
 
     def pool(self, revision: int) -> PoolState:
         return self._pools[revision]
 
     def rewound(self, position: int) -> Mapping[str, np.ndarray]:
-        return replay(self._log[:position], self).state.rewindable()
+        if position not in self._rewound:
+            self._rewound[position] = replay(self._log[:position], self).state.rewindable()
+        return self._rewound[position]

@@ -1,0 +1,387 @@
+"""Random histories of a run, with the invariants checked after every event.
+
+The machine draws, reports in every way a trainer may, loses answers and sends again, lets tickets expire, saves, goes
+back, changes the configuration and the pool, and crashes. `pytest --hypothesis-profile=explore` looks for new
+histories.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+
+from selector.reports import GroupIn
+from selector.snapshot import snapshot
+from selector.types import Purpose, TicketState, VoidReason
+from tests.selector.checked_run import NUM_ROWS, CheckedRun, Model, Saved, ShadowedSession, fingerprint
+from tests.selector.engine_cases import KALMAN, beliefs_of, make_config, make_policy, make_pool, tickets_of
+
+HELDOUT = (2, 5, 8)
+GROUP_SIZE = 3
+TTL_S = 50.0
+VOIDS = (VoidReason.STALE, VoidReason.ERROR, VoidReason.SURPLUS, VoidReason.LOST, VoidReason.NEVER_STARTED)
+
+tickets = st.integers(0, 10_000)
+several = st.lists(tickets, min_size=1, max_size=4)
+numbers = st.lists(st.integers(0, GROUP_SIZE - 1), min_size=1, max_size=GROUP_SIZE, unique=True)
+what_of_beliefs = st.sampled_from(["rewind", "rewind", "keep"])
+what_is_in_flight = st.sampled_from(["reissue", "reissue", "void"])
+
+
+class RunMachine(CheckedRun):
+    @initialize(
+        weights=st.sampled_from(["none", "horvitz_thompson", "clipped"]),
+        utility=st.sampled_from(["informative", "informative", "uniform"]),
+        kalman=st.booleans(),
+        audit_share=st.sampled_from([0.0, 0.2, 0.5]),
+        max_lag=st.sampled_from([None, 2]),
+        ttl=st.sampled_from([TTL_S, None]),
+        review_share=st.sampled_from([0.05, 0.4]),
+        seed=st.integers(0, 3),
+    )
+    def begin(
+        self,
+        weights: str,
+        utility: Literal["uniform", "informative"],
+        kalman: bool,
+        audit_share: float,
+        max_lag: int | None,
+        ttl: float | None,
+        review_share: float,
+        seed: int,
+    ) -> None:
+        self.flat = not kalman
+        config = make_config(
+            replace(KALMAN, utility=utility) if kalman else make_policy(utility=utility),
+            weights=weights,
+            audit_share=audit_share,
+            group_size=GROUP_SIZE,
+            max_lag=max_lag,
+            ticket_ttl_s=ttl,
+            review_share=review_share,
+            seed=seed,
+        )
+        self.session = ShadowedSession(config, make_pool(NUM_ROWS, heldout=HELDOUT))
+        self.model = Model()
+        self.next_index = Counter[str]()
+        self.next_step = 0
+        self.saved_seq = 0
+        self.stored = snapshot(self.state)
+        self.train_draw(4)
+
+    # Draws
+
+    @precondition(CheckedRun.is_running)
+    @rule(
+        size=st.integers(1, 12),
+        refill=st.booleans(),
+        allow_repeat=st.booleans(),
+        short=st.sampled_from(["partial", "fill"]),
+        divisor=st.sampled_from([1, 1, 2]),
+        ahead=st.integers(0, 1),
+    )
+    def draw_train(self, size: int, **values: Any) -> None:
+        self.train_draw(size, **values)
+
+    def train_draw(
+        self,
+        size: int,
+        refill: bool = False,
+        allow_repeat: bool = False,
+        short: Literal["partial", "fill"] = "partial",
+        divisor: int = 1,
+        ahead: int = 1,
+    ) -> None:
+        known = [key for key in self.state.surviving if key[0] == Purpose.TRAIN]
+        if refill and known:
+            _, index, last = max(known)
+            request = self.session.request(index, size, refill=last + 1)
+        else:
+            request = self.session.request(self.next_index[Purpose.TRAIN], size)
+            self.next_index[Purpose.TRAIN] += 1
+        request = replace(
+            request,
+            allow_repeat=allow_repeat,
+            short=short,
+            divisor=divisor,
+            policy_version=self.state.policy_version + ahead,
+        )
+        event = self.drawn(request)
+        self.check_chances(request, event)
+        self.owe(event)
+        self.session.apply(event)
+
+    @precondition(CheckedRun.is_running)
+    @rule(purpose=st.sampled_from([p for p in Purpose if p is not Purpose.TRAIN]), size=st.integers(1, 4))
+    def draw_other(self, purpose: Purpose, size: int) -> None:
+        request = self.session.request(self.next_index[purpose], size, purpose=purpose)
+        self.next_index[purpose] += 1
+        self.session.apply(self.drawn(request))
+
+    # Reports
+
+    @precondition(CheckedRun.has_open)
+    @rule(choices=several, ns=numbers, final=st.sampled_from([False, False, False, True]))
+    def report_some(self, choices: list[int], ns: list[int], final: bool) -> None:
+        for ticket in self.each_of(choices, TicketState.OPEN):
+            decision = self.send(ticket, self.group(ticket, ns, final=final))
+            assert decision.applied + decision.duplicate == len(ns)
+
+    @precondition(CheckedRun.has_open)
+    @rule(choices=several, order=st.permutations(range(GROUP_SIZE)))
+    def report_one_by_one(self, choices: list[int], order: list[int]) -> None:
+        for ticket in self.each_of(choices, TicketState.OPEN):
+            for n in order:
+                assert self.state.book.tickets["state"][ticket] == TicketState.OPEN or n != order[0]
+                self.send(ticket, self.group(ticket, [n]))
+            assert self.state.book.tickets["state"][ticket] != TicketState.OPEN
+
+    @precondition(CheckedRun.has_open)
+    @rule(leave=st.integers(0, 3))
+    def report_what_is_open(self, leave: int) -> None:
+        """Whole groups for all open tickets but the last few, in one report."""
+        chosen = sorted(self.state.book.open)[: -leave or None]
+        groups = [self.group(ticket, list(range(GROUP_SIZE))) for ticket in chosen]
+        for group in groups:
+            self.pay(group)
+        self.session.send(*groups)
+        assert len(self.state.book.open) <= leave
+
+    @precondition(CheckedRun.has_ended)
+    @rule(choices=several, ns=numbers)
+    def report_late(self, choices: list[int], ns: list[int]) -> None:
+        for ticket in self.each_of(choices, TicketState.REPORTED, TicketState.VOID):
+            believed = beliefs_of(self.state)
+            decision = self.send(ticket, self.group(ticket, ns))
+            assert decision.applied == 0
+            assert decision.late + decision.duplicate == len(ns)
+            assert beliefs_of(self.state) == believed
+
+    @precondition(lambda self: bool(self.model.sent))
+    @rule(choice=st.integers(0, 1000))
+    def send_again(self, choice: int) -> None:
+        """An answer was lost; the client sends the group again, whatever became of its attempt since."""
+        group = self.model.sent[choice % len(self.model.sent)]
+        before = {**fingerprint(self.state), "plain": None}
+        decision = self.session.send(replace(group, final=False, void=None))
+        assert decision.applied == 0
+        assert decision.duplicate + decision.late == len(group.rollouts)
+        assert {**fingerprint(self.state), "plain": None} == before
+
+    @precondition(CheckedRun.has_tickets)
+    @rule(choice=tickets, n=st.integers(0, GROUP_SIZE - 1))
+    def report_conflict(self, choice: int, n: int) -> None:
+        ticket = self.one_of(choice)
+        assert ticket is not None
+        if self.state.book.rollouts["arrived"][self.state.book.slots(ticket)][n]:
+            group = self.group(ticket, [n])
+            other = replace(group, rollouts=[replace(group.rollouts[0], outcome=0.25, reward=0.25)])
+            decision = self.send(ticket, other, paid=False)
+            assert [refusal.code for refusal in decision.rejected] == ["report_conflict"]
+
+    @precondition(CheckedRun.has_tickets)
+    @rule(choice=tickets, n=st.integers(0, GROUP_SIZE - 1), fragment=st.integers(1, 2))
+    def report_fragment(self, choice: int, n: int, fragment: int) -> None:
+        """A further part of a rollout that is in already; it is accepted after closing too."""
+        ticket = self.one_of(choice)
+        assert ticket is not None
+        attempt = int(self.state.book.tickets["attempt"][ticket])
+        if self.state.book.rollouts["arrived"][self.state.book.slots(ticket)][n]:
+            sent = [self.rollout(ticket, attempt, n, fragment)]
+            decision = self.send(ticket, GroupIn(ticket=self.session.id(ticket), attempt=attempt, rollouts=sent))
+            assert decision.rejected == []
+
+    @precondition(lambda self: self.state.config.max_lag is not None and self.has_open())
+    @rule(choice=tickets, ns=numbers)
+    def report_stale(self, choice: int, ns: list[int]) -> None:
+        ticket = self.one_of(choice, TicketState.OPEN)
+        version = self.state.policy_version - (self.state.config.max_lag or 0) - 1
+        if ticket is not None and version >= 0:
+            arrived = self.state.book.rollouts["arrived"][self.state.book.slots(ticket)]
+            believed = beliefs_of(self.state)
+            self.send(ticket, self.group(ticket, ns), version=version)
+            assert (self.state.book.tickets["reason"][ticket] == VoidReason.STALE) == (not arrived[ns].all())
+            assert beliefs_of(self.state) == believed
+
+    @precondition(CheckedRun.has_open)
+    @rule(choices=several, reason=st.sampled_from(VOIDS), ns=st.one_of(st.just([]), numbers), again=st.booleans())
+    def void(self, choices: list[int], reason: VoidReason, ns: list[int], again: bool) -> None:
+        for ticket in self.each_of(choices, TicketState.OPEN):
+            believed = beliefs_of(self.state)
+            self.send(ticket, self.group(ticket, ns, void=reason))
+            assert self.state.book.tickets["state"][ticket] == TicketState.VOID
+            assert beliefs_of(self.state) == believed
+            if again:
+                self.try_again(ticket, ns)
+
+    @precondition(CheckedRun.has_ended)
+    @rule(choices=several, ns=numbers)
+    def retry(self, choices: list[int], ns: list[int]) -> None:
+        for ticket in self.each_of(choices, TicketState.VOID):
+            self.try_again(ticket, ns)
+
+    def try_again(self, ticket: int, ns: list[int]) -> None:
+        table = self.state.book.tickets
+        attempt = int(table["attempt"][ticket]) + 1
+        may = table["reason"][ticket] in (VoidReason.ERROR, VoidReason.LOST)
+        may = bool(may) and self.state.batch_of(ticket).alive and not self.state.completed
+        ns = ns or [0]
+        decision = self.send(ticket, self.group(ticket, ns, attempt=attempt), paid=may)
+        assert decision.applied == (len(ns) if may else 0)
+        assert self.state.book.tickets["attempt"][ticket] == attempt - 1 + may
+
+    @precondition(CheckedRun.is_running)
+    @rule(draws=st.integers(1, 4), size=st.integers(2, 5), lag=st.integers(0, 2))
+    def go_on(self, draws: int, size: int, lag: int) -> None:
+        self.train(draws, size, lag)
+
+    def train(self, draws: int, size: int, lag: int) -> None:
+        """What most of a run is: draws, reports that come after some more of them, steps."""
+        for _ in range(draws):
+            self.train_draw(size)
+            alive = [b for b in self.state.batches if b.alive and b.event.purpose == Purpose.TRAIN]
+            for ticket in tickets_of(alive[-1 - lag]) if len(alive) > lag else ():
+                if self.state.book.tickets["state"][ticket] == TicketState.OPEN:
+                    self.send(ticket, self.group(ticket, list(range(GROUP_SIZE))))
+            self.record_step(0, 1)
+
+    # Time, steps, changes
+
+    @precondition(lambda self: self.state.config.ticket_ttl_s is not None)
+    @rule(seconds=st.sampled_from([1.0, 30.0, 60.0]))
+    def time_passes(self, seconds: float) -> None:
+        now = self.session.now + seconds
+        table = self.state.book.tickets
+        due = np.flatnonzero((table["state"] == TicketState.OPEN) & (table["deadline"] <= now))
+        assert self.session.expire(now) == due.tolist()
+        assert (table["state"][due] != TicketState.OPEN).all()
+
+    @rule(ahead=st.integers(0, 2), seconds=st.integers(0, 3))
+    def step(self, ahead: int, seconds: int) -> None:
+        self.record_step(ahead, seconds)
+
+    def record_step(self, ahead: int, seconds: int) -> None:
+        spent = self.state.ledger.seconds["update"]
+        version = self.state.policy_version + ahead
+        for _ in range(2):
+            self.session.step(self.next_step, version, costs={"update_s": float(seconds)})
+        self.next_step += 1
+        assert self.state.ledger.seconds["update"] == spent + seconds
+
+    @precondition(CheckedRun.is_running)
+    @rule(
+        weights=st.sampled_from(["none", "horvitz_thompson", "clipped"]),
+        audit_share=st.sampled_from([0.0, 0.2, 0.5]),
+        power=st.sampled_from([1.0, 3.0]),
+    )
+    def configure(self, weights: str, audit_share: float, power: float) -> None:
+        policy = replace(self.state.config.policy, power=power)
+        self.session.configure(weights=weights, audit_share=audit_share, policy=policy)
+
+    @precondition(lambda self: len(self.session.pools) < 4)
+    @rule(
+        added=st.integers(0, 2),
+        absent=st.lists(st.integers(0, NUM_ROWS), max_size=2),
+        quarantined=st.lists(st.integers(0, NUM_ROWS), max_size=2),
+    )
+    def revise(self, added: int, absent: list[int], quarantined: list[int]) -> None:
+        """New prompts, and prompts that go, come back, are put in quarantine or let out of it."""
+        num_rows, revision = len(self.state.pool) + added, self.state.pool.revision + 1
+        inside = [[row for row in rows if row < num_rows] for rows in (absent, quarantined)]
+        self.session.revise(
+            make_pool(num_rows, heldout=HELDOUT, absent=inside[0], quarantined=inside[1], revision=revision)
+        )
+        self.model.credit_N = np.r_[self.model.credit_N, np.zeros(added, np.int64)]
+
+    # The end, and back
+
+    @precondition(lambda self: self.is_running() and self.state.checkpoints)
+    @rule(sure=st.sampled_from([False, False, True]))
+    def complete(self, sure: bool) -> None:
+        if sure:
+            self.session.complete()
+            assert not self.state.book.open
+
+    @precondition(lambda self: self.state.seq >= self.saved_seq + 3)
+    @rule()
+    def save(self) -> None:
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        self.saved_seq = self.state.seq
+        position = self.session.checkpoint(self.next_step)
+        if position == self.state.seq:
+            self.model.saved[position] = Saved(
+                {name: array.tobytes() for name, array in self.state.rewindable().items()},
+                self.state.in_flight_N.copy(),
+                self.model.credit_N,
+                self.state.num_rows,
+            )
+
+    @precondition(CheckedRun.is_running)
+    @rule(
+        more=st.integers(0, 2),
+        lag=st.integers(0, 1),
+        beliefs=what_of_beliefs,
+        in_flight=what_is_in_flight,
+    )
+    def save_go_on_and_go_back(self, more: int, lag: int, beliefs: str, in_flight: str) -> None:
+        """The trainer dies some time after it saved, and comes back."""
+        self.checkpoint()
+        self.train(more, 3, lag)
+        self.go_back(-1, beliefs, in_flight, twice=False)
+
+    @precondition(lambda self: self.state.checkpoints)
+    @rule(
+        choice=st.integers(0, 100),
+        beliefs=what_of_beliefs,
+        in_flight=what_is_in_flight,
+        twice=st.booleans(),
+    )
+    def restore(self, choice: int, beliefs: str, in_flight: str, twice: bool) -> None:
+        self.go_back(choice, beliefs, in_flight, twice)
+
+    def go_back(self, choice: int, beliefs: str, in_flight: str, twice: bool) -> None:
+        found = self.state.checkpoints[choice % len(self.state.checkpoints)]
+        position = next(c.seq for c in self.state.checkpoints if c.step == found.step)
+        saved, model = self.model.saved[position], self.model
+        told = self.session.restore(found.step, beliefs=beliefs, in_flight=in_flight)
+        model.kept_beliefs |= beliefs == "keep"
+        model.freed |= in_flight == "void"
+        model.credit_N = np.r_[saved.credit_N, np.zeros(self.state.num_rows - saved.num_rows, np.int64)]
+        if beliefs == "rewind" and self.state.num_rows == saved.num_rows:
+            assert {n: a.tobytes() for n, a in self.state.rewindable().items()} == saved.rewindable
+        if in_flight == "void":
+            assert not self.state.book.open
+        elif not model.freed:
+            assert self.state.in_flight_N[: saved.num_rows].tolist() == saved.in_flight_N.tolist()
+            assert not self.state.in_flight_N[saved.num_rows :].any()
+        assert not self.state.completed
+        self.next_index[Purpose.TRAIN] = told["next_index"]
+        if twice:
+            attempts = self.state.book.tickets["attempt"].copy()
+            again = self.session.restore(found.step, beliefs=beliefs, in_flight=in_flight)
+            assert again == {**told, "lost": 0}
+            risen = self.state.book.tickets["attempt"] - attempts
+            is_open = self.state.book.tickets["state"] == TicketState.OPEN
+            assert risen.tolist() == is_open.astype(int).tolist()
+
+    # Crashes
+
+    @rule(from_snapshot=st.booleans())
+    def crash(self, from_snapshot: bool) -> None:
+        """Starts again from the log, or from a snapshot and the log's tail, and stores a new one for the next time."""
+        engine = self.session.resumed(self.stored) if from_snapshot else self.session.replayed()
+        self.stored = snapshot(self.state)
+        assert fingerprint(engine.state) == fingerprint(self.state)
+        assert snapshot(engine.state) == self.stored
+        self.session.engine = engine
+        self.ask_for_each_batch_again()
+
+
+RunMachine.TestCase.settings = settings(stateful_step_count=40)
+test_invariants_hold_over_random_histories = RunMachine.TestCase
