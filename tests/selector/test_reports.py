@@ -713,6 +713,7 @@ def test_difficulty_follows_the_outcome_and_the_signal_is_a_setting(signal: str,
     decision = session.report(2, [rollout(w["answer"], reward=1.0, rewards=dict(w)) for w in names])
 
     assert session.state.book.tickets["informative"].tolist() == informative
+    assert session.state.book.tickets["disagrees"].tolist() == [True, True, True]
     assert session.state.book.tickets["passes"].tolist() == [0.0, 4.0, 2.0]
     assert decision.event is not None
     assert decision.event.groups[0].rewards == names

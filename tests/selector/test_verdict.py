@@ -83,6 +83,23 @@ def test_a_shaped_reward_decides_informativeness_and_the_outcome_the_pass_rate()
     assert closing([1.0, 0.0, 1.0], [2.0] * 3, signal="outcome").informative is True
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "rewards", "disagrees"),
+    [
+        ([0.0, 0.0], [-0.1, -0.2], True),
+        ([1.0, 0.0], [2.0, 2.0], True),
+        ([1.0, 0.0], [0.4, 0.2], False),
+        ([1.0, 1.0], [0.4, 0.4], False),
+    ],
+)
+@pytest.mark.parametrize("signal", ["reward", "outcome"])
+def test_a_group_says_when_rewards_and_outcomes_disagree(
+    outcomes: list[Outcome], rewards: list[Outcome], disagrees: bool, signal: str
+) -> None:
+    assert closing(outcomes, rewards, signal=signal).disagrees is disagrees
+    assert closing(outcomes, rewards, signal=signal, void=VoidReason.SURPLUS).disagrees is False
+
+
 def test_errors_and_unscored_rollouts_have_no_say_and_truncated_ones_do() -> None:
     statuses = [OK, ERROR, TRUNCATED, UNSCORED]
 
