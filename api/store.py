@@ -6,10 +6,11 @@ tail of the log; a damaged snapshot is passed over, a damaged log stops the run 
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from api.db import pools as pool_queries
 from api.db import runs as run_queries
@@ -94,14 +95,28 @@ class RunStore:
         return self._load_upto(run, None)
 
     def _load_upto(self, run: StoredRun, upto: int | None) -> RunEngine:
-        archive = RunArchive(self, run)
+        archive, position = RunArchive(self, run), 0
+
+        def tail(connection: Connection) -> Iterator[Event]:
+            nonlocal position
+            for seq, event in run_queries.read_events(connection, run.id, position, upto):
+                position = seq
+                yield event
+
         with read(self.database) as connection:
             engine = self._newest_sound(run, archive, run_queries.read_snapshots(connection, run.id, FULL, upto))
-            after = engine.state.seq if engine else 0
-            tail = (event for _, event in run_queries.read_events(connection, run.id, after, upto))
-            if engine is None:
-                return replay(tail, archive)
-            return replay(tail, archive, engine)
+            try:
+                if engine is None:
+                    return replay(tail(connection), archive)
+                position = engine.state.seq
+                if not any(run_queries.read_event_rows(connection, run.id, position - 1, position)):
+                    raise SnapshotDamaged("the log ends before its snapshot")
+                return replay(tail(connection), archive, engine)
+            except (SnapshotDamaged, LookupError, TypeError, ValueError, OverflowError) as error:
+                raise SnapshotDamaged(
+                    f"the log of run {run.name!r} cannot be read behind event {position}: {error}; "
+                    "restore the database from a backup"
+                ) from error
 
     def _newest_sound(self, run: StoredRun, archive: "RunArchive", stored: list[tuple[int, bytes]]) -> RunEngine | None:
         for _, payload in stored:
@@ -115,9 +130,10 @@ class RunStore:
         """The rewindable state right after an event: stored beside its checkpoint, or replayed."""
         with read(self.database) as connection:
             for seq, payload in run_queries.read_snapshots(connection, run.id, REWIND, position):
-                if seq == position:
+                if seq != position:
+                    break
+                with suppress(SnapshotDamaged):
                     return unpack(payload)[0]
-                break
         return self._load_upto(run, position).state.rewindable()
 
 

@@ -91,7 +91,7 @@ def read_events(
     expected = after + 1
     for seq, kind, _, payload in read_event_rows(connection, run_id, after, upto):
         if seq != expected:
-            raise SnapshotDamaged(f"the log of run {run_id} lacks event {expected}; restore the database from a backup")
+            raise SnapshotDamaged(f"event {expected} is missing")
         yield seq, event_from_json(kind, orjson.loads(payload))
         expected += 1
 

@@ -1,0 +1,323 @@
+"""The service dies, or what it stored is damaged: nothing acknowledged is lost, and nothing is made up."""
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from sqlalchemy import Connection, text
+
+from api.db.session import create_database, write
+from tests.api.harness import (
+    FLAT_BETA,
+    POLL_S,
+    Http,
+    Json,
+    caller,
+    codes_of,
+    group,
+    ids_of,
+    in_process,
+    keys_of,
+    letters,
+    process,
+    prompts,
+    refused,
+)
+
+RUN = "/v1/runs/r"
+
+
+@contextmanager
+def stored(url: str) -> Iterator[Connection]:
+    """What a service that is down has stored, to be damaged."""
+    engine = create_database(url)
+    try:
+        with write(engine) as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def everything(http: Http, run: str = "r") -> tuple[Any, ...]:
+    """All that can be read of a run."""
+    reads = [http.get(f"/v1/runs/{run}/{name}") for name in ("costs", "audit", "checkpoints")]
+    return http.info(run), http.beliefs(run), http.tickets(run), http.events(run), *reads
+
+
+def outcomes(ticket: str, group_size: int) -> list[float]:
+    """The same outcomes for a ticket whenever they are asked for."""
+    seed = int.from_bytes(hashlib.sha256(ticket.encode()).digest()[:8], "little")
+    return [float(x) for x in np.random.default_rng(seed).random(group_size) < 0.4]
+
+
+def train(http: Http, indices: range, size: int = 4) -> None:
+    for index in indices:
+        batch = http.draw(index, size, index)
+        http.report(*(group(t, outcomes(t["ticket"], t["group_size"])) for t in batch["tickets"]))
+        http.post(f"{RUN}/steps", {"step": index, "policy_version": index, "trained": ids_of(batch)})
+
+
+@pytest.mark.slow
+def test_a_killed_server_comes_back_as_it_was(database_url: str, tmp_path: Path) -> None:
+    with process(database_url, tmp_path) as server, caller(server.url) as http:
+        http.pool(prompts(100))
+        http.run(group_size=4, ticket_ttl_s=3_600.0)
+        train(http, range(5))
+        server.stop()  # with a snapshot, so that the next start has one and a tail of the log
+    with process(database_url, tmp_path) as server, caller(server.url) as http:
+        train(http, range(5, 8))
+        http.post(f"{RUN}/checkpoints", {"step": 7})
+        half = http.draw(8, 40, 8)
+        http.report(*(group(t, outcomes(t["ticket"], 4)) for t in half["tickets"][:10]))
+        partly = {"ticket": ids_of(half)[10], "rollouts": [{"n": 2, "outcome": 1.0, "tokens": 7}]}
+        http.report(partly)
+        http.quarantine(["p050"])
+        before = everything(http)
+        server.kill()
+    with process(database_url, tmp_path) as server, caller(server.url) as http:
+        assert everything(http) == before
+        assert http.info()["tickets"]["open"] == 30
+        # What was sent before is known, what was drawn before is the same, and open tickets can be reported.
+        again = http.report(*(group(t, outcomes(t["ticket"], 4)) for t in half["tickets"][:10]), partly)
+        assert (again["applied"], again["duplicate"]) == (0, 41)
+        other = http.report(group(half["tickets"][0], [1.0 - o for o in outcomes(ids_of(half)[0], 4)]))
+        assert set(codes_of(other)) == {"report_conflict"}
+        assert http.draw(8, 40, 8) == half
+        rest = [group(t, outcomes(t["ticket"], 4)) for t in half["tickets"][11:]]
+        assert http.report(*rest)["applied"] == 4 * 29
+        answer = http.post(f"{RUN}/restore", {"step": 7})
+        assert answer["next_index"] == 8
+        server.kill()
+    with process(database_url, tmp_path) as server, caller(server.url) as http:
+        assert http.info()["branch"] == 1
+        assert "p050" not in keys_of(http.draw(8, 99, 8))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [3])
+def test_whatever_was_acknowledged_when_the_server_was_killed_counts_exactly_once(
+    database_url: str, tmp_path: Path, kills: int
+) -> None:
+    """Workers send single rollouts, shuffled and with repetitions, while the server is killed again and again."""
+    with process(database_url, tmp_path) as server, caller(server.url) as http:
+        http.pool(prompts(100))
+        http.run(policy=FLAT_BETA)
+        tickets = ids_of(http.draw(0, 40))
+    rng = np.random.default_rng(1)
+    sent = [(name, n) for name in tickets for n in range(8)]
+    shuffled = [sent[i] for i in np.concatenate([rng.permutation(len(sent)), rng.permutation(len(sent))[:80]])]
+    acknowledged: list[tuple[str, int]] = []
+    todo = list(reversed(shuffled))
+    lock = threading.Lock()
+
+    def work(url: str) -> None:
+        with caller(url) as worker:
+            while True:
+                with lock:
+                    if not todo:
+                        return
+                    name, n = todo.pop()
+                try:
+                    worker.report({"ticket": name, "rollouts": [rollout(name, n)]})
+                except httpx.TransportError:
+                    with lock:
+                        todo.append((name, n))
+                    return
+                with lock:
+                    acknowledged.append((name, n))
+
+    def rollout(name: str, n: int) -> Json:
+        return {"n": n, "outcome": outcomes(name, 8)[n], "tokens": 10, "policy_version": 0}
+
+    for attempt in range(kills + 1):
+        with process(database_url, tmp_path) as server, ThreadPoolExecutor(4) as executor:
+            with caller(server.url) as http:
+                reported = http.info()["rollouts"]["reported"]
+                assert len(set(acknowledged)) <= reported <= len(set(acknowledged)) + 4
+            working = [executor.submit(work, server.url) for _ in range(4)]
+            enough = len(acknowledged) + len(sent) // (kills + 2)
+            while attempt < kills and len(acknowledged) < enough:
+                time.sleep(POLL_S / 10)
+            if attempt < kills:
+                server.kill()
+            for future in working:
+                future.result()
+    assert not todo
+    with process(database_url, tmp_path) as server, caller(server.url) as http:
+        info = http.info()
+        assert info["tickets"] == {"open": 0, "reported": 40, "void": 0}
+        assert info["rollouts"]["reported"] == 320
+        assert sum(info["tokens"].values()) == 3_200
+        beliefs = http.beliefs()
+        for ticket in http.tickets():
+            passes = sum(outcomes(ticket["ticket"], 8))
+            assert beliefs[ticket["prompt"]]["pass_rate"] == (1 + passes) / 10
+        assert all(http.report({"ticket": t, "rollouts": [rollout(t, 3)]})["duplicate"] == 1 for t in tickets[:5])
+
+
+SNAPSHOT_DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "cut off": lambda payload: payload[: len(payload) // 2],
+    "empty": lambda payload: b"",
+    "one bit": lambda payload: payload[:-100] + bytes([payload[-100] ^ 1]) + payload[-99:],
+}
+
+
+@pytest.mark.parametrize("damage", SNAPSHOT_DAMAGE)
+@pytest.mark.parametrize("noticed", [True, False], ids=["by the row's checksum", "by its own checksum"])
+def test_a_damaged_snapshot_is_passed_over_and_the_log_gives_the_same_state(
+    database_url: str, damage: str, noticed: bool
+) -> None:
+    with in_process(database_url) as http:
+        http.pool(prompts(30))
+        http.run(group_size=4)
+        train(http, range(3))
+        http.post(f"{RUN}/checkpoints", {"step": 2})
+        train(http, range(3, 6))
+        http.draw(6, 4, 6)
+        before = everything(http)
+    with stored(database_url) as connection:
+        rows = connection.execute(text("SELECT seq, kind, payload FROM snapshots")).all()
+        assert {row.kind for row in rows} == {"full", "rewind"}
+        for row in rows:
+            payload = SNAPSHOT_DAMAGE[damage](bytes(row.payload))
+            values = {"payload": payload, "seq": row.seq, "kind": row.kind, "sha": hashlib.sha256(payload).hexdigest()}
+            sha256 = "" if noticed else ", sha256 = :sha"
+            query = f"UPDATE snapshots SET payload = :payload{sha256} WHERE seq = :seq AND kind = :kind"
+            connection.execute(text(query), values if sha256 else {k: v for k, v in values.items() if k != "sha"})
+    with in_process(database_url) as http:
+        assert everything(http) == before
+        answer = http.post(f"{RUN}/restore", {"step": 2})
+        assert (answer["next_index"], answer["lost"]) == (3, 16)
+        train(http, range(3, 5))
+
+
+def test_without_any_snapshot_the_log_is_enough(database_url: str) -> None:
+    with in_process(database_url) as http:
+        http.pool(prompts(30))
+        http.run(group_size=4)
+        train(http, range(4))
+        http.quarantine(["p003"])
+        http.put(prompts(35)[30:])
+        http.post(f"{RUN}/config", {"audit_share": 0.5, "weights": "clipped"})
+        http.post(f"{RUN}/checkpoints", {"step": 3})
+        train(http, range(4, 6))
+        http.post(f"{RUN}/restore", {"step": 3, "restore_id": "a"})
+        train(http, range(4, 5))
+        http.post(f"{RUN}/complete", {})
+        before = everything(http)
+    with stored(database_url) as connection:
+        connection.execute(text("DELETE FROM snapshots"))
+    with in_process(database_url) as http:
+        assert everything(http) == before
+        assert http.get("/v1/runs")["items"] == [{"run": "r", "pool": "p", "completed": True}]
+
+
+LOG_DAMAGE = {
+    "an event is gone": "DELETE FROM events WHERE run_id = 1 AND seq = 5",
+    "the end is gone": "DELETE FROM events WHERE run_id = 1 AND seq > 6",
+    "cut off": "UPDATE events SET payload = substr(payload, 1, 20) WHERE run_id = 1 AND seq = 5",
+    "not json": "UPDATE events SET payload = :junk WHERE run_id = 1 AND seq = 5",
+    "of no kind we know": "UPDATE events SET kind = 'dreamt' WHERE run_id = 1 AND seq = 5",
+    "of another kind": "UPDATE events SET kind = 'checkpoint_made' WHERE run_id = 1 AND seq = 5",
+    "of an unknown ticket": "UPDATE events SET payload = :strange WHERE run_id = 1 AND kind = 'rollouts_reported'",
+}
+STRANGE = b"""{"groups": [{"ticket": 999, "attempt": 1, "n": [0], "fragment": [0], "outcome": [1.0], "reward": [1.0],
+"status": [0], "tokens": [1], "seconds": [0.0], "version": [0], "ids": [null], "rewards": [null], "closing": null,
+"reopens": false}], "refused": []}"""
+
+
+@pytest.mark.parametrize("damage", LOG_DAMAGE)
+@pytest.mark.parametrize("with_snapshot", [True, False])
+def test_a_damaged_log_stops_its_run_with_a_message_and_no_other(
+    database_url: str, damage: str, with_snapshot: bool
+) -> None:
+    with in_process(database_url) as http:
+        http.pool(prompts(30))
+        http.run("r", group_size=4)
+        http.run("other", group_size=4)
+        train(http, range(3))
+        http.draw(0, 4, run="other")
+        before = everything(http)
+    with stored(database_url) as connection:
+        values = {"junk": b"\x00\xff", "strange": STRANGE}
+        query = LOG_DAMAGE[damage]
+        connection.execute(text(query), {name: value for name, value in values.items() if f":{name}" in query})
+        if not with_snapshot:
+            connection.execute(text("DELETE FROM snapshots"))
+    with in_process(database_url) as http:
+        assert http.draw(0, 4, run="other")["returned"] == 4
+        if with_snapshot is (damage != "the end is gone"):
+            # The snapshot stands behind the damage, and the state is whole. Or there is nothing to compare with: a log
+            # without its end is an earlier log.
+            assert with_snapshot is (http.info() == before[0])
+            return
+        detail = refused(http.send("GET", RUN), 500, "snapshot_damaged", "log", "backup")
+        assert refused(http.send("POST", f"{RUN}/batches", {"index": 9, "size": 1, "policy_version": 9}), 500,
+                       "snapshot_damaged") == detail  # fmt: skip
+        assert http.info("other")["tickets"]["open"] == 4
+    with stored(database_url) as connection:  # nothing was written onto the damage
+        kept = connection.execute(text("SELECT max(seq) FROM events WHERE run_id = 1")).scalar_one()
+        assert kept <= len(before[3])
+
+
+def test_a_commit_that_fails_leaves_memory_as_the_log_has_it(sqlite_url: str, tmp_path: Path) -> None:
+    import sqlite3
+
+    with in_process(sqlite_url) as http:
+        http.pool(prompts(30))
+        http.run(group_size=4)
+        train(http, range(3))
+        ticket = http.draw(3, 2, 3)["tickets"][0]
+        before = everything(http)
+        with closing(sqlite3.connect(tmp_path / "midband.db")) as connection:
+            full = "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no space left'); END"
+            connection.execute(full)
+            report = {"groups": [group(ticket, [1.0] * 4)]}
+            for path, body in (
+                ("batches", {"index": 4, "size": 2, "policy_version": 4}),
+                ("reports", report),
+                ("steps", {"step": 9, "policy_version": 9}),
+                ("checkpoints", {"step": 9}),
+                ("complete", {}),
+            ):
+                assert http.send("POST", f"{RUN}/{path}", body).status_code == 500
+                assert everything(http) == before
+            connection.execute("DROP TRIGGER full")
+        assert http.report(*report["groups"])["applied"] == 4
+        assert http.draw(4, 2, 4)["returned"] == 2
+
+
+def test_deadlines_that_passed_while_the_service_was_down_have_passed(sqlite_url: str) -> None:
+    with in_process(sqlite_url) as http:
+        http.pool(letters("ab"))
+        http.run(policy=FLAT_BETA, ticket_ttl_s=0.5)
+        first, second = http.draw(0, 2)["tickets"]
+        http.report({"ticket": first["ticket"], "rollouts": [{"n": n, "outcome": 1.0} for n in range(4)]})
+        deadline = http.tickets()[0]["deadline"]
+    while time.time() <= deadline:
+        time.sleep(POLL_S)
+    with in_process(sqlite_url) as http:
+        late = http.report(group(second, [1.0] * 8))
+        assert (late["applied"], late["late"]) == (0, 8)
+        assert {t["ticket"]: t["state"] for t in http.tickets()} == {
+            first["ticket"]: "reported", second["ticket"]: "void"
+        }  # fmt: skip
+
+
+def test_new_limits_apply_after_a_restart(sqlite_url: str) -> None:
+    with in_process(sqlite_url) as http:
+        http.pool(letters("ab"))
+        http.run()
+    body = b'{"index": 0, "size": 1, "policy_version": 0}' + b" " * 2_000
+    with in_process(sqlite_url, max_body_bytes=1_024) as http:
+        refused(http.send("POST", f"{RUN}/batches", body), 413, "body_too_large", "1024")
+    with in_process(sqlite_url, max_body_bytes=4_096) as http:
+        assert http.send("POST", f"{RUN}/batches", body).status_code == 200
