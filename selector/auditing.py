@@ -44,7 +44,7 @@ def claim_realised(state: RunState, found: Audit) -> Claim:
     """What is left of the run's claim given how the draws went and what the trainer said of its weights."""
     claim = claim_of(state.config)
     reasons = list(found.claim_reasons)
-    applied = [step["weights_applied"] for step in state.steps.values()]
+    applied = [step["weights_applied"] for step in state.steps.values() if step["seq"] > state.segment_start]
     if state.config.weights != "none" and claim.type is ClaimType.UNBIASED and not (applied and all(applied)):
         said = "steps report that weights were not applied" if False in applied else "no step reports weights_applied"
         reasons.append(said)

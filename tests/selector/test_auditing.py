@@ -243,6 +243,19 @@ def test_the_claim_holds_while_steps_report_that_weights_were_applied(
     assert reason is None or any(reason in condition for condition in found.conditions)
 
 
+def test_steps_before_a_change_of_configuration_say_nothing_of_the_claim_after_it() -> None:
+    session = run(weights="none")
+    session.step(0, 0, weights_applied=False)
+    session.configure(weights="horvitz_thompson")
+    session.draw(0, 4)
+    finish(session, 0)
+    assert claim_realised(session.state, audit_run(session.state)).type is ClaimType.MODIFIED
+
+    session.step(1, 1, weights_applied=True)
+
+    assert claim_realised(session.state, audit_run(session.state)).type is ClaimType.UNBIASED
+
+
 def test_a_claim_with_missing_tickets_is_modified_and_says_by_how_much() -> None:
     session = run(policy=make_policy(utility="uniform"))
     session.draw(0, 4)
