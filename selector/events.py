@@ -266,7 +266,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, (Closing, GroupEvidence, RefusedEvidence)):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, list):
-        return [_plain(v) for v in value] if value and not isinstance(value[0], (int, float, str, bool)) else value
+        return {name: _plain(getattr(value, name)) for name in _PARTS[type(value)]}
+    if isinstance(value, list) and value and type(value[0]) in _PARTS:
+        return [_plain(part) for part in value]
     return value
+
+
+_PARTS = {cls: tuple(f.name for f in fields(cls)) for cls in (Closing, GroupEvidence, RefusedEvidence)}

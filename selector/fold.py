@@ -5,6 +5,7 @@ same state to the bit. Decisions (who was drawn, which rollout counts, how a tic
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from selector.state import Checkpoint, DrawnBatch, RunState
 from selector.tickets import hash_id
 from selector.types import (
     PURPOSE_CODE,
+    PURPOSES,
     UNSEEN_BY_BELIEFS,
     Lifecycle,
     Purpose,
@@ -40,6 +42,7 @@ from selector.types import (
     TicketState,
     VoidReason,
 )
+from selector.verdict import COUNTED
 
 DRY_DRAWS_ALARM = 20  # train draws without a usable group before the run says so
 STATUS_NAME = {status: status.name.lower() for status in RolloutStatus}
@@ -184,62 +187,80 @@ def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
 
 
 def _report(state: RunState, event: RolloutsReported) -> None:
-    closed: list[int] = []
-    closings: list[Closing] = []
+    waiting: list[GroupEvidence] = []
     for group in event.groups:
         if group.reopens:
-            close(state, closed, closings)  # the attempt before may have ended in this report
-            closed, closings = [], []
+            _take_in(state, waiting)  # the attempt before may have ended in this report
+            waiting = []
             _retry(state, group.ticket, event.deadline)
-        if group.n:
-            _add_rollouts(state, group)
-        if group.closing is not None:
-            closed.append(group.ticket)
-            closings.append(group.closing)
+        waiting.append(group)
+    _take_in(state, waiting)
     for refused in event.refused:
         state.refused.setdefault(refused.ticket, []).append(refused)
         state.ledger.add(Source.REJECTED, tokens=refused.tokens, rollouts=refused.code != "report_conflict")
-    close(state, closed, closings)
     if event.groups:
         state.last_change = state.seq
 
 
-def _add_rollouts(state: RunState, group: GroupEvidence) -> None:
-    table, rollouts, ticket = state.book.tickets, state.book.rollouts, group.ticket
-    first_slot, row = int(table["slot"][ticket]), int(table["row"][ticket])
-    new = []
-    for i, (n, fragment) in enumerate(zip(group.n, group.fragment, strict=True)):
-        slot = first_slot + n
-        if rollouts["arrived"][slot]:
-            outcome = group.outcome[i]
-            known = np.nan if outcome is None else outcome
-            state.book.fragments.setdefault(slot, {})[fragment] = (known, group.tokens[i])
-            continue
-        new.append(i)
-        rollouts["arrived"][slot] = True
-    slots = first_slot + np.array([group.n[i] for i in new], np.int64)
-    rollouts["fragment"][slots] = [group.fragment[i] for i in new]
-    rollouts["outcome"][slots] = _floats([group.outcome[i] for i in new])
-    rollouts["reward"][slots] = _floats([group.reward[i] for i in new])
-    rollouts["status"][slots] = [group.status[i] for i in new]
-    rollouts["tokens"][slots] = [group.tokens[i] for i in new]
-    rollouts["version"][slots] = [group.version[i] for i in new]
-    rollouts["id_hash"][slots] = np.array([hash_id(group.ids[i]) for i in new], np.uint64)
-    tokens = sum(group.tokens)
-    table["arrived"][ticket] += len(new)
-    table["tokens"][ticket] += tokens
-    state.rows["rollouts_N"][row] += len(new)
-    state.rows["errors_N"][row] += sum(group.status[i] == RolloutStatus.ERROR for i in new)
-    void = table["state"][ticket] == TicketState.VOID
-    state.ledger.add(Source.REJECTED if void else state.source_of(ticket), tokens=tokens, rollouts=len(new))
+def _take_in(state: RunState, groups: Sequence[GroupEvidence]) -> None:
+    """Rollouts first, then the closings that they led to."""
+    if any(group.n for group in groups):
+        _add_rollouts(state, groups)
+    closed = [(group.ticket, group.closing) for group in groups if group.closing is not None]
+    close(state, [ticket for ticket, _ in closed], [closing for _, closing in closed])
+
+
+def _add_rollouts(state: RunState, groups: Sequence[GroupEvidence]) -> None:
+    """All rollouts of a report at once. B of them; one whose slot has arrived is a further fragment of it."""
+    table, rollouts = state.book.tickets, state.book.rollouts
+    ticket_B = np.repeat([group.ticket for group in groups], [len(group.n) for group in groups])
+    slot_B = table["slot"][ticket_B] + np.array(_joined(groups, "n"), np.int64)
+    tokens_B = np.array(_joined(groups, "tokens"), np.int64)
+    outcomes = _floats(_joined(groups, "outcome"))
+    fragments = _joined(groups, "fragment")
+    new_B = np.zeros(len(slot_B), bool)
+    new_B[np.unique(slot_B, return_index=True)[1]] = True
+    new_B &= ~rollouts["arrived"][slot_B]
+    for i in np.flatnonzero(~new_B).tolist():
+        of_slot = state.book.fragments.setdefault(int(slot_B[i]), {})
+        of_slot[fragments[i]] = (float(outcomes[i]), int(tokens_B[i]))
+    slots, tickets = slot_B[new_B], ticket_B[new_B]
+    status_B = np.array(_joined(groups, "status"), np.uint8)[new_B]
+    rollouts["arrived"][slots] = True
+    rollouts["fragment"][slots] = np.array(fragments, np.int64)[new_B]
+    rollouts["outcome"][slots] = outcomes[new_B]
+    rollouts["reward"][slots] = _floats(_joined(groups, "reward"))[new_B]
+    rollouts["status"][slots] = status_B
+    rollouts["tokens"][slots] = tokens_B[new_B]
+    rollouts["version"][slots] = np.array(_joined(groups, "version"), np.int64)[new_B]
+    rollouts["id_hash"][slots] = np.array([hash_id(name) for name in _joined(groups, "ids")], np.uint64)[new_B]
+    np.add.at(table["arrived"], tickets, 1)
+    np.add.at(table["tokens"], ticket_B, tokens_B)
+    np.add.at(state.rows["rollouts_N"], table["row"][tickets], 1)
+    np.add.at(state.rows["errors_N"], table["row"][tickets], status_B == RolloutStatus.ERROR)
+    _count(state, ticket_B, tokens_B, new_B)
     statuses = state.ledger.statuses
-    for i in new:
-        status = RolloutStatus(group.status[i])
-        scored = status in (RolloutStatus.OK, RolloutStatus.TRUNCATED) and group.outcome[i] is not None
-        statuses["reported"] += 1
-        statuses["scored"] += scored
+    statuses["reported"] += len(slots)
+    for status in RolloutStatus:
         if status is not RolloutStatus.OK:
-            statuses[STATUS_NAME[status]] += 1
+            statuses[STATUS_NAME[status]] += int(np.count_nonzero(status_B == status))
+    counted = np.isin(status_B, [int(status) for status in COUNTED]) & ~np.isnan(outcomes[new_B])
+    statuses["scored"] += int(np.count_nonzero(counted))
+
+
+def _count(state: RunState, ticket_B: np.ndarray, tokens_B: np.ndarray, new_B: np.ndarray) -> None:
+    """Tokens and rollouts to the ledger, under the purpose of their tickets or as rejected where those are void."""
+    table = state.book.tickets
+    void_B = table["state"][ticket_B] == TicketState.VOID
+    code_B = np.where(void_B, len(PURPOSES), table["purpose"][ticket_B])
+    for code in np.unique(code_B).tolist():
+        of_code = code_B == code
+        source = Source.REJECTED if code == len(PURPOSES) else Source(PURPOSES[code].value)
+        state.ledger.add(source, tokens=int(tokens_B[of_code].sum()), rollouts=int(np.count_nonzero(new_B & of_code)))
+
+
+def _joined(groups: Sequence[GroupEvidence], name: str) -> list[Any]:
+    return [value for group in groups for value in getattr(group, name)]
 
 
 def _retry(state: RunState, ticket: int, deadline: float | None) -> None:

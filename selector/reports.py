@@ -168,7 +168,7 @@ def _load(state: RunState, ticket: int) -> _Draft:
         state=int(table["state"][ticket]),
         reason=int(table["reason"][ticket]),
         attempt=int(table["attempt"][ticket]),
-        slots=_load_slots(state, state.book.slots(ticket)),
+        slots=_load_slots(state, state.book.slots(ticket)) if table["arrived"][ticket] else _empty_slots(state, ticket),
         refused={_identity(refused) for refused in state.refused.get(ticket, ())},
     )
 
@@ -184,6 +184,11 @@ def _load_slots(state: RunState, slots: slice) -> list[_Slot]:
             fragments[other] = (None if np.isnan(value) else value, cost)
         loaded.append(_Slot(arrived, known, None if np.isnan(reward) else reward, status, tokens, fragments, id_hash))
     return loaded
+
+
+def _empty_slots(state: RunState, ticket: int) -> list[_Slot]:
+    """The slots of an attempt of which nothing has arrived, as most are when they are reported."""
+    return [_Slot(False, None, None, 0, 0, {}, 0) for _ in range(int(state.book.tickets["group_size"][ticket]))]
 
 
 def _identity(refused: RefusedEvidence) -> tuple[object, ...]:
