@@ -6,7 +6,8 @@ values a conflict; unknown on a ticket that is not open is late; beyond the grou
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from selector.tickets import hash_id, read_ticket_name
 from selector.types import RolloutStatus, TicketState, VoidReason
 from selector.verdict import judge
 
+EVIDENCE_COLUMNS = (
+    "n", "fragment", "outcome", "reward", "status", "tokens", "seconds", "version", "ids", "rewards",
+)  # fmt: skip
 RETRIABLE = (VoidReason.ERROR, VoidReason.LOST)
 
 
@@ -210,10 +214,8 @@ class _GroupDecision:
     ) -> None:
         self.state, self.group, self.draft, self.decision, self.refused = state, group, draft, decision, refused
         self.version = group.version or report.version or (state.policy_version, state.policy_version)
-        self.evidence = GroupEvidence(
-            ticket=draft.ticket, attempt=draft.attempt, n=[], fragment=[], outcome=[], reward=[], status=[], tokens=[],
-            seconds=[], version=[], ids=[], rewards=[], closing=None,
-        )  # fmt: skip
+        self.columns: dict[str, list[Any]] = {name: [] for name in EVIDENCE_COLUMNS}
+        self.problem = self._problem_of(self.version)  # of rollouts that name no version of their own
         self.stale = False
 
     def run(self) -> GroupEvidence | None:
@@ -224,9 +226,12 @@ class _GroupDecision:
         for place, rollout in enumerate(self.group.rollouts):
             self._take(rollout, self._number_given(rollout, place))
         closing = self._closing()
-        if not self.evidence.n and closing is None and not reopens:
+        if not self.columns["n"] and closing is None and not reopens:
             return None
-        return replace(self.evidence, attempt=self.draft.attempt, closing=closing, reopens=reopens)
+        attempt = self.draft.attempt
+        return GroupEvidence(
+            ticket=self.draft.ticket, attempt=attempt, closing=closing, reopens=reopens, **self.columns
+        )
 
     def _number_given(self, rollout: RolloutIn, place: int) -> int | None:
         """The number that the caller gave. Its place in the list is one only when the list is the whole group."""
@@ -284,7 +289,7 @@ class _GroupDecision:
             self._late(rollout, n, f"the ticket is {TicketState(self.draft.state).name.lower()}")
         elif n is None or n >= len(slots):
             self._reject(n, "too_many_rollouts", f"the group has {len(slots)} rollouts")
-        elif (problem := self._version_problem(rollout)) is not None:
+        elif (problem := self._problem_of(rollout.version) if rollout.version else self.problem) is not None:
             self._reject(n, *problem)
             if problem[0] == "stale":
                 self.stale = True
@@ -325,20 +330,17 @@ class _GroupDecision:
             slot.arrived, slot.outcome, slot.reward, slot.status = True, outcome, reward, status
             slot.tokens, slot.id_hash = tokens, id_hash
         slot.fragments[rollout.fragment] = (outcome, tokens)
-        evidence = self.evidence
-        evidence.n.append(n)
-        evidence.fragment.append(rollout.fragment)
-        evidence.outcome.append(outcome)
-        evidence.reward.append(reward)
-        evidence.status.append(status)
-        evidence.tokens.append(tokens)
-        evidence.seconds.append(rollout.seconds or 0.0)
-        evidence.version.append((rollout.version or self.version)[0])
-        evidence.ids.append(rollout.id)
-        evidence.rewards.append(rollout.rewards)
+        version = (rollout.version or self.version)[0]
+        values = (
+            n, rollout.fragment, outcome, reward, status, tokens, rollout.seconds or 0.0, version, rollout.id,
+            rollout.rewards,
+        )  # fmt: skip
+        for column, value in zip(self.columns.values(), values, strict=True):
+            column.append(value)
 
-    def _version_problem(self, rollout: RolloutIn) -> tuple[str, str] | None:
-        first, last = rollout.version or self.version
+    def _problem_of(self, version: tuple[int, int]) -> tuple[str, str] | None:
+        """Why rollouts of these weights are refused: a code and a sentence; None when they are not."""
+        first, last = version
         current = self.state.policy_version
         if first < 0 or last < first or last > current + 1:
             return "bad_policy_version", f"policy version {[first, last]} is not within 0 and {current + 1}"
