@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Engine, bindparam, insert, select, update
+from sqlalchemy import Connection, Engine, bindparam, select, update
 
 from api.db.columns import ChangedPrompt
 from api.db.models import prompts
@@ -29,11 +29,19 @@ CHUNK_BYTES = 2**26  # of texts; rows with long ones come in smaller chunks
 WRITTEN_AT_ONCE = 4_096  # rows handed to the driver together
 CACHE_KIB = 131_072  # of SQLite's page cache while an upload is written
 
-# What the rules need of a prompt: not its content.
+# What the rules need of a prompt, in the order of `Known`: not its content.
 _LOOKED_UP = (
     prompts.c.row, prompts.c.key, prompts.c.content_hash, prompts.c.question_hash, prompts.c.category, prompts.c.split,
     prompts.c.features, prompts.c.parent, prompts.c.meta, prompts.c.absent, prompts.c.superseded, prompts.c.quarantined,
 )  # fmt: skip
+
+# What is written of a new one, past SQLAlchemy, whose care for each value takes as long as the database does.
+_COLUMNS = (
+    "pool_id", "row", "key", "content_hash", "question_hash", "content", "answer", "category", "split", "features",
+    "parent", "meta", "absent", "superseded", "quarantined", "replaces_row", "created_revision", "revision",
+)  # fmt: skip
+_NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
+_INSERT = f"INSERT INTO prompts ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,32 +164,32 @@ class _Upload:
             if self.connection.dialect.name == "postgresql":
                 _copy(self.connection, values)
             else:
-                self.connection.execute(insert(prompts), values)
+                self.connection.exec_driver_sql(_INSERT, values)
 
-    def _values(self, known: Known) -> dict[str, object]:
+    def _values(self, known: Known) -> tuple[object, ...]:
+        """A new prompt in the order of _COLUMNS."""
         source = known.source
         assert source is not None
-        return {
-            "pool_id": self.pool.id,
-            "row": known.row,
-            "key": known.key,
-            "content_hash": known.content_hash,
-            "question_hash": known.question_hash,
-            "content": source.content,
-            "answer": source.answer,
-            "category": known.category,
-            "split": known.split,
-            "features": known.features,
-            "parent": known.parent,
-            "meta": known.meta,
-            "absent": False,
-            "superseded": False,
-            "quarantined": False,
-            "quarantine_reason": None,
-            "replaces_row": known.replaces,
-            "created_revision": self.revision,
-            "revision": self.revision,
-        }
+        return (
+            self.pool.id,
+            known.row,
+            known.key,
+            known.content_hash,
+            known.question_hash,
+            source.content,
+            source.answer,
+            known.category,
+            known.split,
+            known.features,
+            known.parent,
+            known.meta,
+            False,
+            False,
+            False,
+            known.replaces,
+            self.revision,
+            self.revision,
+        )
 
     def _update(self, changed: Sequence[Known]) -> None:
         if not changed:
@@ -233,13 +241,12 @@ def _chunks(values: Iterable[object]) -> Iterator[list[PromptRow | RowFault]]:
         yield chunk
 
 
-def _copy(connection: Connection, values: Sequence[dict[str, object]]) -> None:
+def _copy(connection: Connection, values: Sequence[tuple[object, ...]]) -> None:
     """PostgreSQL's own way to take rows in bulk: several times faster than statements."""
-    names = ", ".join(f'"{name}"' for name in values[0])
     driver: Any = connection.connection.driver_connection
-    with driver.cursor() as cursor, cursor.copy(f"COPY prompts ({names}) FROM STDIN") as copy:
+    with driver.cursor() as cursor, cursor.copy(f"COPY prompts ({_NAMES}) FROM STDIN") as copy:
         for row in values:
-            copy.write_row(tuple(row.values()))
+            copy.write_row(row)
 
 
 @contextmanager
@@ -264,20 +271,7 @@ def _shuffled(count: int, pool: str, revision: int, first: int) -> np.ndarray:
 
 
 def _known(row: Any) -> Known:
-    return Known(
-        row=row.row,
-        key=row.key,
-        content_hash=row.content_hash,
-        question_hash=row.question_hash,
-        category=row.category,
-        split=row.split,
-        features=row.features,
-        parent=row.parent,
-        meta=row.meta,
-        absent=row.absent,
-        superseded=row.superseded,
-        quarantined=row.quarantined,
-    )
+    return Known(*row)
 
 
 def _changed(known: Known) -> ChangedPrompt:

@@ -218,6 +218,8 @@ def _parquet(file: BinaryIO) -> Iterator[object]:
     try:
         with pq.ParquetFile(file) as table:
             columns = _columns(table.schema_arrow.names)
+            if not table.num_row_groups:
+                return  # pyarrow before 20 fails on such a file
             for batch in table.iter_batches(batch_size=PARQUET_BATCH_ROWS, use_threads=False):
                 # Column by column: a struct's row would be a dict of all columns, made only to be taken apart.
                 values = [column.to_pylist() for column in batch.columns]

@@ -29,9 +29,12 @@ MAX_EXAMPLES = 20  # in one warning
 SHOWN_KEY_CHARACTERS = 80
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Known:
-    """A prompt of the pool, as far as the rules ask. `row` of a new one is provisional until its chunk is numbered."""
+    """A prompt of the pool, as far as the rules ask. `row` of a new one is provisional until its chunk is numbered.
+
+    Positional, in the order in which a query selects: an upload makes one for each prompt that is there.
+    """
 
     row: int
     key: str
