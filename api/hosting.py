@@ -5,6 +5,7 @@
 loaded anew from the log, so that memory never runs ahead of it.
 """
 
+import logging
 import threading
 import time
 from collections import deque
@@ -12,6 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from api.db.runs import StoredRun
 from api.errors import Busy, ServiceError
@@ -23,6 +26,8 @@ from selector.events import Event
 MAX_WAITING = 4_096  # commands of one run; beyond it callers are told to come back
 MAX_SHARED = 256  # commands that share a commit
 SNAPSHOT_EVENTS = 2_000  # a full snapshot after so many events
+
+logger = logging.getLogger("midband.api")
 
 
 @dataclass(slots=True)
@@ -37,6 +42,12 @@ class Work:
     def apply(self, event: Event) -> None:
         self.engine.apply(event)
         self.added.append(event)
+
+    def expire(self) -> None:
+        """Ends tickets whose deadline has passed."""
+        event = self.engine.expire(self.now)
+        if event is not None:
+            self.apply(event)
 
 
 T = TypeVar("T")
@@ -99,6 +110,7 @@ class RunHost:
                 self._saved_seq = self._engine.state.seq
             work = Work(engine=self._engine, archive=self._archive, now=time.time())
             for command, future in shared:
+                work.expire()  # a fact of its own: it stands also when the command is refused
                 before = len(work.added)
                 try:
                     results.append((future, command(work), None))
@@ -122,5 +134,9 @@ class RunHost:
 
     def _snapshot_when_due(self, engine: RunEngine, now: float) -> None:
         if engine.state.seq - self._saved_seq >= SNAPSHOT_EVENTS:
-            self._store.save(self.run, engine, now)
             self._saved_seq = engine.state.seq
+            try:
+                self._store.save(self.run, engine, now)
+            except SQLAlchemyError as error:
+                # Nothing depends on it but the length of the next start; the events are stored and must be answered.
+                logger.error("run %s: no snapshot at event %d: %s", self.run.name, self._saved_seq, error)

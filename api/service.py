@@ -5,6 +5,7 @@ built in `create_app`.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,19 +13,21 @@ from typing import Any, TypeVar
 
 import numpy as np
 import orjson
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from api import convert, schemas, views
 from api.db import pools as pool_queries
 from api.db import runs as run_queries
 from api.db.runs import StoredRun
 from api.db.session import read
-from api.errors import NotAvailable, RunConflict, UnknownRun
+from api.errors import NotAvailable, RunConflict, ServiceError, UnknownRun
 from api.hosting import Command, RunHost, Work
 from api.store import RunStore
-from selector.errors import RunComplete, UnknownBatch
+from selector.errors import RunComplete, SelectorError, UnknownBatch
 from selector.events import PoolRevised
 from selector.state import DrawnBatch
+
+logger = logging.getLogger("midband.api")
 
 T = TypeVar("T")
 WORKERS = 8  # threads that carry out commands; one run never uses two at a time
@@ -69,7 +72,6 @@ class RunService:
         """Draws a batch, or finds it when it was drawn before; as JSON, since batches can be large."""
 
         def command(work: Work) -> bytes:
-            expire(work)
             wanted = convert.to_draw(request, work.engine.state.config)
             try:
                 event = work.engine.draw(wanted, now=work.now)
@@ -104,7 +106,6 @@ class RunService:
         report = await asyncio.to_thread(lambda: convert.to_report(read_body()))
 
         def command(work: Work) -> dict[str, Any]:
-            expire(work)
             decision = work.engine.report(report)
             if decision.event is not None:
                 work.apply(decision.event)
@@ -152,7 +153,10 @@ class RunService:
                 archive=work.archive,
             )
             if event is not None:
+                reopened = work.engine.state.completed
                 work.apply(event)
+                if reopened:  # changes of the pool pass by a run that has ended
+                    self._see_pool(work, self._pool_id_of(work))
             return work.engine.restore_answer(request.restore_id)
 
         return await self.command(run, command)
@@ -179,7 +183,6 @@ class RunService:
         self, run: str, *, batch: int | None, state: str | None, purpose: str, limit: int, cursor: int
     ) -> dict[str, Any]:
         def command(work: Work) -> dict[str, Any]:
-            expire(work)
             table = work.engine.state.book.tickets
             wanted = np.ones(table.size, bool)
             if batch is not None:
@@ -309,16 +312,12 @@ class RunService:
             await asyncio.sleep(EXPIRY_PERIOD_S)
             for name, host in list(self._hosts.items()):
                 if host.has_deadline_before(time.time()):
-                    await self.command(name, expire)
+                    try:
+                        await self.command(name, lambda work: None)  # every command begins with the deadlines
+                    except (SelectorError, ServiceError, SQLAlchemyError) as error:
+                        logger.error("run %s: its deadlines could not be looked at: %s", name, error)
 
 
 def event_line(seq: int, kind: str, at: float, payload: bytes) -> bytes:
     """One event of the log as a line of JSON."""
     return b'{"seq":%d,"kind":%b,"at":%b,"event":%b}\n' % (seq, orjson.dumps(kind), orjson.dumps(at), payload)
-
-
-def expire(work: Work) -> None:
-    """Ends tickets whose deadline has passed: every command that draws or reports begins with it."""
-    event = work.engine.expire(work.now)
-    if event is not None:
-        work.apply(event)

@@ -1,6 +1,7 @@
 """Many callers at once: each thing counts once, commits are shared, and no run waits for another's maths."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,7 +12,19 @@ import pytest
 
 from api.app import create_app
 from api.settings import Settings
-from tests.api.harness import FLAT_BETA, Http, Json, caller, group, ids_of, keys_of, letters, listening, prompts
+from tests.api.harness import (
+    FLAT_BETA,
+    Http,
+    Json,
+    caller,
+    group,
+    ids_of,
+    keys_of,
+    letters,
+    listening,
+    prompts,
+    refused,
+)
 from trainer.transport import InProcessTransport
 
 WORKERS = 8
@@ -200,6 +213,33 @@ def test_reports_that_wait_together_share_commits(sqlite_url: str, monkeypatch: 
             assert [future.result()["applied"] for future in [first, *others]] == [8] * 32
         assert appended == [1, 31]
         assert http.info()["tickets"]["reported"] == 32
+
+
+def test_a_refused_request_takes_neither_its_neighbours_nor_a_deadline_down(sqlite_url: str) -> None:
+    app = create_app(Settings(database_url=sqlite_url))
+    with httpx.Client(transport=InProcessTransport(app), base_url="http://midband") as client:
+        http = Http(client)
+        http.pool(prompts(10))
+        http.run(ticket_ttl_s=1.0)
+        expiring = http.draw(0, 1)["tickets"][0]["ticket"]
+        host, go = app.state.service._hosts["r"], threading.Event()
+        blocked = host.submit(lambda work: go.wait(60))
+        bad = {"groups": [{"ticket": expiring, "rollouts": [{"outcome": 1.0}]}]}
+        with ThreadPoolExecutor(2) as executor:
+            refusal = executor.submit(http.send, "POST", "/v1/runs/r/reports", bad)
+            while len(host._waiting) < 1:
+                assert not refusal.done()
+            good = executor.submit(http.draw, 1, 2)
+            while len(host._waiting) < 2:
+                assert not good.done()
+            while not host.has_deadline_before(time.time()):
+                time.sleep(0.01)
+            go.set()
+            refused(refusal.result(), 422, "invalid_report", expiring)
+            assert good.result()["returned"] == 2
+        blocked.result()
+        assert http.ticket(expiring)["reason"] == "expired"
+        assert http.events()[-2]["kind"] == "tickets_expired"
 
 
 def test_a_slow_run_does_not_hold_up_another(sqlite_url: str) -> None:

@@ -1,6 +1,7 @@
 """The service dies, or what it stored is damaged: nothing acknowledged is lost, and nothing is made up."""
 
 import hashlib
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -269,8 +270,6 @@ def test_a_damaged_log_stops_its_run_with_a_message_and_no_other(
 
 
 def test_a_commit_that_fails_leaves_memory_as_the_log_has_it(sqlite_url: str, tmp_path: Path) -> None:
-    import sqlite3
-
     with in_process(sqlite_url) as http:
         http.pool(prompts(30))
         http.run(group_size=4)
@@ -293,6 +292,26 @@ def test_a_commit_that_fails_leaves_memory_as_the_log_has_it(sqlite_url: str, tm
             connection.execute("DROP TRIGGER full")
         assert http.report(*report["groups"])["applied"] == 4
         assert http.draw(4, 2, 4)["returned"] == 2
+
+
+def test_a_snapshot_that_cannot_be_stored_holds_nothing_up(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("api.hosting.SNAPSHOT_EVENTS", 4)
+    with in_process(sqlite_url) as http:
+        http.pool(prompts(30))
+        http.run(group_size=4)
+        with closing(sqlite3.connect(tmp_path / "midband.db")) as connection:
+            connection.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON snapshots BEGIN SELECT RAISE(ABORT, 'no space'); END"
+            )
+            train(http, range(4))
+            connection.execute("DROP TRIGGER full")
+        assert "no space" in caplog.text
+        train(http, range(4, 6))
+        before = everything(http)
+    with in_process(sqlite_url) as http:
+        assert everything(http) == before
 
 
 def test_deadlines_that_passed_while_the_service_was_down_have_passed(sqlite_url: str) -> None:

@@ -310,6 +310,19 @@ def test_a_completed_run_is_reopened_by_a_restore(http: Http) -> None:
     assert trainer.draw(2)["returned"] == SIZE
 
 
+def test_a_run_that_is_reopened_sees_what_happened_to_its_pool_meanwhile(http: Http) -> None:
+    trainer = Trainer(http)
+    trainer.train(0)
+    trainer.save(0)
+    http.post("/v1/runs/r/complete", {})
+    http.quarantine(["p007"])
+    http.put(prompts(103)[100:])
+    trainer.restore(0)
+    batch = http.draw(1, 110, 1)
+    assert batch["returned"] == 102
+    assert "p007" not in keys_of(batch)
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_a_restore_survives_a_restart(database_url: str, again: bool) -> None:
     with in_process(database_url) as http:
