@@ -1,6 +1,20 @@
 """The run ends, a prompt is taken out, the data change, while tickets are open: what was drawn stands."""
 
-from tests.api.harness import FLAT_BETA, Http, codes_of, group, ids_of, in_process, keys_of, letters, prompts, unchanged
+import pytest
+
+from tests.api.harness import (
+    FLAT_BETA,
+    Http,
+    Json,
+    codes_of,
+    group,
+    ids_of,
+    in_process,
+    keys_of,
+    letters,
+    prompts,
+    unchanged,
+)
 
 RUN = "/v1/runs/r"
 
@@ -86,3 +100,36 @@ def test_an_edited_prompt_is_a_new_one_and_its_open_ticket_means_the_old(databas
         assert http.report(group(old, [1.0] * 8))["applied"] == 8
         assert http.prompt("a")["belief"]["n_eff"] == 0.0
         assert http.prompt("a")["in_flight"] == 1
+
+
+def test_a_change_of_configuration_begins_a_segment_and_leaves_what_was_drawn(database_url: str) -> None:
+    with in_process(database_url) as http:
+        http.pool(prompts(60))
+        created = http.run(audit_share=0.25)
+        before = [_drawn_and_reported(http, index) for index in range(3)]
+        changed = http.post(f"{RUN}/config", {"policy": {"preset": "uniform"}, "audit_share": 0.5, "max_lag": 9})
+        assert changed["config_hash"] != created["config_hash"]
+        assert (created["claim"]["type"], changed["claim"]["type"]) == ("modified", "exact")
+        assert (changed["config"]["audit_share"], changed["config"]["max_lag"]) == (0.5, 9)
+        assert changed["config"]["group_size"] == 8
+        # The same change again is none, and no event either.
+        with unchanged(http):
+            again = http.post(f"{RUN}/config", {"policy": {"preset": "uniform"}, "audit_share": 0.5, "max_lag": 9})
+            assert again == changed
+        after = [_drawn_and_reported(http, index) for index in range(3, 6)]
+        assert [batch["claim"]["type"] for batch in before + after] == ["modified"] * 3 + ["exact"] * 3
+        assert [ticket["inclusion_probability"] for ticket in after[0]["tickets"]] == pytest.approx([8 / 60] * 8)
+        assert [http.draw(index, 8, index) for index in range(3)] == before
+        audit = http.get(f"{RUN}/audit")
+        assert (audit["draws"], audit["claim"]["type"]) == ([3, 5], "exact")
+        assert http.post(f"{RUN}/config", {"max_lag": None})["config"]["max_lag"] is None
+        assert http.get(f"{RUN}/audit")["draws"] is None
+        state = http.info(), http.get(f"{RUN}/audit")
+    with in_process(database_url) as http:
+        assert (http.info(), http.get(f"{RUN}/audit")) == state
+
+
+def _drawn_and_reported(http: Http, index: int) -> Json:
+    batch = http.draw(index, 8, index)
+    http.report(*(group(ticket, [1.0, 0.0] * 4) for ticket in batch["tickets"]))
+    return batch
