@@ -6,28 +6,33 @@ an order by key sorts texts.
 
 import numpy as np
 
+from api.db.prompts import PromptFilter
 from api.errors import InvalidRequest, UnknownRun
 from predictors.value import informative_probability
+from selector.pool import PoolState
 from selector.state import RunState
 from selector.types import Lifecycle, Split
 
 STATES = tuple(stage.name.lower() for stage in Lifecycle)
 BELIEF_SORTS = ("pass_rate", "pass_rate_sd", "n_eff", "lag", "informative")
+NO_CATEGORY, NO_SUCH_CATEGORY = -1, -2  # codes of a pool's categories
 COUNT_SORTS = {"drawn": "drawn_N", "groups_reported": "groups_N"}
 
 
-def rows_in_order(state: RunState, pool: str, *, stage: str | None, sort: str, descending: bool) -> np.ndarray:
-    """Rows of the train split in the lifecycle state `stage`, or all rows, by `sort`; ties by row.
+def rows_in_order(
+    state: RunState, pool: str, wanted: PromptFilter, *, stage: str | None, sort: str, descending: bool
+) -> np.ndarray:
+    """Rows that fit the filter, its `search` aside, by `sort`, ties by row; with `stage` those of the frame in that
+    state of their life only.
 
     Raises UnknownRun if the run is on another pool, InvalidRequest for a sort that it does not know.
     """
     if state.pool.name != pool:
         raise UnknownRun(f"run {state.run!r} is not on pool {pool!r} but on {state.pool.name!r}")
-    if stage is None:
-        rows = np.arange(state.num_rows)
-    else:
-        in_stage_N = state.rows["lifecycle_N"][: state.num_rows] == Lifecycle[stage.upper()]
-        rows = np.flatnonzero(in_stage_N & state.pool.frame_N)
+    fits_N = _fits(state.pool, wanted)
+    if stage is not None:
+        fits_N &= state.pool.frame_N & (state.rows["lifecycle_N"][: state.num_rows] == Lifecycle[stage.upper()])
+    rows = np.flatnonzero(fits_N)
     if sort == "key":
         keys = state.pool.keys
         return np.array(sorted(rows.tolist(), key=lambda row: keys[row], reverse=descending), np.int64)
@@ -35,6 +40,19 @@ def rows_in_order(state: RunState, pool: str, *, stage: str | None, sort: str, d
     # A stable sort of the negated values, not a reversed one: ties stay in the order of rows both ways.
     order = np.argsort(-values if descending else values, kind="stable")
     return rows[order]
+
+
+def _fits(pool: PoolState, wanted: PromptFilter) -> np.ndarray:
+    """(N,) bool. Absent prompts never fit: the route lists those by the database's orders only."""
+    fits_N = ~pool.absent_N
+    if wanted.quarantined is not None:
+        fits_N &= pool.quarantined_N == wanted.quarantined
+    if wanted.split is not None:
+        fits_N &= pool.split_N == Split[wanted.split.upper()]
+    if wanted.category is not None:
+        known = pool.categories.index(wanted.category) if wanted.category in pool.categories else NO_SUCH_CATEGORY
+        fits_N &= pool.category_N == (known if wanted.category else NO_CATEGORY)
+    return fits_N
 
 
 def _values(state: RunState, sort: str, rows: np.ndarray) -> np.ndarray:

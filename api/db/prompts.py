@@ -22,8 +22,6 @@ from api.errors import InvalidCursor, UnknownPrompt, shown
 
 EXPORT_PAGE_ROWS = 2_000
 MAX_LINKED = 100  # variants and versions listed for one prompt
-# Rows whose order comes from a run are filtered in steps of this many.
-ROWS_AT_ONCE = 50_000
 
 PromptRowData = Row[Any]
 
@@ -116,27 +114,21 @@ def list_in_order(
     cursor: str | None = None,
     offset: int = 0,
 ) -> PromptPage:
-    """One page of `rows`, which a run has chosen and ordered, less those that do not fit the filter.
+    """One page of `rows`, which a run has chosen by the filter and ordered; only `search` is left to be done here.
 
     `order` names run, state and sort, for the cursor; it holds a place in the order, which may move as the run goes on.
     """
     mark = _fingerprint(pool, wanted, order, False)
     start = int(_opened(cursor, mark, int)[0]) if cursor is not None else offset
     with read(engine) as connection:
-        fits = np.zeros(pool.num_rows, bool)
-        last = -1
-        query = select(prompts.c.row).where(_fits(pool, wanted)).order_by(prompts.c.row).limit(ROWS_AT_ONCE)
-        while found := connection.execute(query.where(prompts.c.row > last)).scalars().all():
-            last = found[-1]
-            fits[np.array(found)[np.array(found) < pool.num_rows]] = True
-        ordered = np.asarray(rows)
-        ordered = ordered[ordered < pool.num_rows]
-        ordered = ordered[fits[ordered]]
-        page = ordered[start : start + limit].tolist()
-        by_row = _by_row(connection, pool, page)
-    more = start + limit < len(ordered)
-    items = [by_row[row] for row in page if row in by_row]
-    return PromptPage(items=items, next_cursor=_sealed(mark, [start + limit]) if more else None, total=len(ordered))
+        if wanted.search:
+            found = connection.execute(select(prompts.c.row).where(_fits(pool, wanted))).scalars().all()
+            rows = rows[np.isin(rows, np.array(found, np.int64))]
+        by_row = _by_row(connection, pool, rows[start : start + limit].tolist())
+    end = start + limit
+    # A prompt that was just edited is in its run's order for a moment longer than among the current ones.
+    items = [by_row[row] for row in rows[start:end].tolist() if row in by_row]
+    return PromptPage(items=items, next_cursor=_sealed(mark, [end]) if end < len(rows) else None, total=len(rows))
 
 
 def get_prompt(engine: Engine, pool: Pool, key: str) -> tuple[PromptRowData, PromptLinks]:
@@ -178,7 +170,9 @@ def decoded(text: str | None) -> Any:
 
 
 def _by_row(connection: Connection, pool: Pool, rows: Sequence[int]) -> dict[int, PromptRowData]:
-    query = select(prompts).where(prompts.c.pool_id == pool.id, one_of(connection, prompts.c.row, rows))
+    query = select(prompts).where(
+        prompts.c.pool_id == pool.id, ~prompts.c.superseded, one_of(connection, prompts.c.row, rows)
+    )
     return {row.row: row for row in connection.execute(query)}
 
 

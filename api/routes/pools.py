@@ -258,10 +258,14 @@ async def _page(request: Request, pool: Pool, query: PromptQuery) -> PromptPage:
         raise InvalidRequest(
             f"sort={query.sort}, state={query.state}: the pool knows {own}; others belong to a run, which `run` names"
         )
+    if wanted.absent:
+        raise InvalidRequest(f"sort={query.sort}: absent prompts belong to no run's order, sort by {', '.join(Sort)}")
     state = None if of_pool else query.state
     rows = await service_of(request).command(
         query.run,
-        lambda work: rows_in_order(work.engine.state, pool.name, stage=state, sort=query.sort, descending=descending),
+        lambda work: rows_in_order(
+            work.engine.state, pool.name, wanted, stage=state, sort=query.sort, descending=descending
+        ),
     )
     order = f"{query.run} {state} {query.sort} {query.order}"
     return await run_in_threadpool(lambda: list_in_order(engine, pool, wanted, rows, order=order, **place))

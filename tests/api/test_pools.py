@@ -439,16 +439,42 @@ def test_prompts_in_a_state_of_a_run_come_in_any_order(http: Http, sort: str, or
     assert values == sorted(values, reverse=order == "desc")
 
 
+@pytest.mark.parametrize("sort", ["key", "pass_rate"])
+def test_a_list_in_a_runs_order_is_filtered_like_any_other(http: Http, sort: str) -> None:
+    rows = prompts(12)
+    for row, category, split in zip(rows, "aabbccaabbcc", ["train", "train", "heldout"] * 4, strict=True):
+        row |= {"category": category, "split": split}
+    rows[11] |= {"category": ""}
+    http.put(rows)
+    http.quarantine(["p001", "p002"])
+    http.put([*rows[:10], rows[11], {"key": "p009", "content": "edited"}], mode="replace")
+    http.put([{"key": "p009", "content": "edited", "category": "b"}])
+    http.run()
+    for query, expected in (
+        ({}, "p000 p001 p002 p003 p004 p005 p006 p007 p008 p009 p011"),
+        ({"category": "a"}, "p000 p001 p006 p007"),
+        ({"category": "b", "split": "train"}, "p003 p009"),
+        ({"category": ""}, "p011"),
+        ({"category": "nothing"}, ""),
+        ({"state": "quarantined"}, "p001 p002"),
+        ({"search": "QUESTION 1"}, "p001 p011"),
+        ({"search": "edited", "category": "b"}, "p009"),
+    ):
+        plain = http.get("/v1/pools/p/prompts", **query)
+        page = http.get("/v1/pools/p/prompts", **query, run="r", sort=sort)
+        assert sorted(keys(page)) == keys(plain) == expected.split()
+        assert page["total"] == plain["total"] == len(expected.split())
+
+
 def test_a_state_or_sort_of_a_run_needs_a_run(http: Http) -> None:
     started(http)
     for query in ({"state": "active"}, {"sort": "pass_rate"}):
         refused(http.send("GET", "/v1/pools/p/prompts", params=query), 422, "invalid_request", "which `run` names")
-    refused(
-        http.send("GET", "/v1/pools/p/prompts", params={"run": "r", "sort": "beauty"}),
-        422,
-        "invalid_request",
-        "pass_rate",
-    )
+    for query, word in (
+        ({"run": "r", "sort": "beauty"}, "pass_rate"),
+        ({"run": "r", "sort": "lag", "state": "absent"}, "category"),
+    ):
+        refused(http.send("GET", "/v1/pools/p/prompts", params=query), 422, "invalid_request", word)
 
 
 def test_an_unknown_run_or_one_on_another_pool_is_404(http: Http) -> None:
