@@ -13,6 +13,7 @@ from selector.replay import MemoryArchive, replay
 from selector.reports import GroupIn
 from selector.snapshot import pack, restore_snapshot, snapshot, unpack
 from selector.types import Purpose, VoidReason
+from tests.selector.checked_run import fingerprint
 from tests.selector.engine_cases import (
     KALMAN,
     Session,
@@ -111,6 +112,18 @@ def test_a_snapshot_read_back_is_the_same_snapshot() -> None:
 
     for stored in snapshots[1:]:
         assert snapshot(restore_snapshot(stored, session.archive.pool)) == stored
+
+
+def test_nothing_that_a_run_knows_is_left_out_of_its_snapshot() -> None:
+    session, snapshots = finished()
+
+    state = restore_snapshot(snapshots[-1], session.archive.pool)
+
+    assert session.state.refused
+    assert session.state.book.fragments
+    assert session.state.book.past.size
+    assert fingerprint(state) == fingerprint(session.state)
+    assert [batch.event.to_json() for batch in state.batches] == [b.event.to_json() for b in session.state.batches]
 
 
 def test_a_run_resumed_from_a_snapshot_goes_on_as_the_other_one() -> None:
