@@ -133,7 +133,7 @@ def test_a_draw_for_another_branch_is_refused() -> None:
 
 
 def test_a_batch_records_what_was_believed_and_why_it_was_drawn() -> None:
-    session = Session(make_config(**HORVITZ), make_pool(10))
+    session = Session(make_config(**HORVITZ, seed=7), make_pool(10))
     session.answer_batch(session.draw(0, 10), lambda row, index, n: float(n < row % 5))
     request = session.request(1, 4, policy_version=3)
     expected, beliefs = redraw(session.state, request, session.state.revisit_draws), session.state.beliefs()
