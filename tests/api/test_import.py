@@ -375,6 +375,12 @@ def test_going_back_to_an_earlier_version_takes_its_history_up_again(engine: Eng
     assert (prompt(engine, "a").row, len(columns(engine))) == (1, 2)
 
 
+def test_a_prompt_without_content_goes_back_to_an_earlier_answer(engine: Engine) -> None:
+    for answer in ("1", "2", "1"):
+        put(engine, [{"key": "a", "answer": answer}])
+    assert (prompt(engine, "a").row, len(columns(engine))) == (0, 2)
+
+
 def test_renumbered_rows_do_not_inherit_each_others_history(engine: Engine) -> None:
     put(engine, [{"key": "0", "content": "q"}, {"key": "1", "content": "r"}])
     outcome = put(engine, [{"key": "0", "content": "r"}, {"key": "1", "content": "q"}])

@@ -114,6 +114,16 @@ def test_a_sqlite_file_is_made_with_its_folder_and_set_up_to_lose_nothing(tmp_pa
     engine.dispose()
 
 
+def test_a_write_keeps_other_processes_out_from_its_begin(sqlite_url: str) -> None:
+    engine = create_database(sqlite_url)
+    other = sqlite3.connect(str(engine.url.database), timeout=0, isolation_level=None)
+    with write(engine), pytest.raises(sqlite3.OperationalError, match="locked"):
+        other.execute("BEGIN IMMEDIATE")
+    other.execute("BEGIN IMMEDIATE")
+    other.close()
+    engine.dispose()
+
+
 def test_sqlite_in_memory_is_one_database_for_all_threads() -> None:
     engine = create_database("sqlite://")
     make_numbers(engine)
