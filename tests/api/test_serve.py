@@ -40,6 +40,7 @@ def test_it_listens_on_this_machine_only(sqlite_url: str, tmp_path: Path) -> Non
         httpx.get(server.url.replace("127.0.0.1", _own_address()))
 
 
+@pytest.mark.slow
 def test_a_database_that_another_server_has_open_is_refused_by_process_id(sqlite_url: str, tmp_path: Path) -> None:
     with process(sqlite_url, tmp_path) as server:
         done = ended("serve", "--database-url", sqlite_url, "--port", "0")

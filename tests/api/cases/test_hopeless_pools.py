@@ -4,7 +4,7 @@ import pytest
 
 from tests.api.harness import FLAT_BETA, Http, caller, group, letters
 
-DRAWS = 60
+DRAWS = 30
 SHORT_REASONS = {"all_in_flight", "pool_exhausted", "all_mastered", "all_deferred"}
 
 
