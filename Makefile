@@ -28,7 +28,7 @@ TEST_TOOLS := hatchling hypothesis pytest pytest-asyncio pytest-xdist
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
 
-demo: $(VENV)/.run-ready ## a training run on simulated prompts, shown from start to verdict
+demo: $(VENV)/.run-ready ## uniform against midband on a made-up pool: table, picture, audit
 	$(BIN)/midband demo
 
 serve: $(VENV)/.run-ready ## start the service on this machine
