@@ -169,6 +169,14 @@ def test_an_unknown_format_or_mode_is_refused(http: Http) -> None:
     refused(upload(http, "[]", "application/json", mode="replce"), 422, "invalid_request", "query.mode", "'replce'")
 
 
+def test_an_upload_reaches_the_runs_on_the_pool_at_once(http: Http) -> None:
+    http.put(prompts(2))
+    http.run()
+    http.put(prompts(5))
+    assert http.events()[-1]["kind"] == "pool_revised"
+    assert http.draw(0, 5)["returned"] == 5
+
+
 def test_an_empty_upload_is_fine(http: Http) -> None:
     for content_type, body in ((JSONL, ""), ("application/json", "[]"), ("text/csv", "key,content\n")):
         assert upload(http, body, content_type).json()["received"] == 0

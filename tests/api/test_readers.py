@@ -133,6 +133,11 @@ def test_csv_columns_become_fields() -> None:
     ]  # fmt: skip
 
 
+def test_a_csv_cell_may_be_as_long_as_a_content() -> None:
+    # More than the csv module's own limit of 131,072.
+    assert rows_of(f"content\n{'x' * 500_000}\n", RowFormat.CSV) == [{"content": "x" * 500_000}]
+
+
 def test_messages_in_a_csv_cell_are_json_and_any_other_list_is_text() -> None:
     text = "content\n" + '"' + json.dumps(MESSAGES).replace('"', '""') + '"\n"[1, 2] is a list"\n"[1, 2]"\n'
     assert rows_of(text, RowFormat.CSV) == [
