@@ -128,6 +128,14 @@ class RunSettings(Request):
     max_lag: Count | None = None
 
 
+class StartFrom(Request):
+    """Another run on the pool whose beliefs warm this one's."""
+
+    run: Name
+    step: Count | None = None
+    discount: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)] | None = None
+
+
 class RunRequest(RunSettings):
     name: Name
     pool: Name
@@ -143,6 +151,7 @@ class RunRequest(RunSettings):
     max_weight: Annotated[float, Field(allow_inf_nan=False, gt=0)] = 10.0
     loss_aggregation: Literal["per_prompt", "per_sequence", "per_token"] = "per_prompt"
     advantage: Literal["grpo", "dr_grpo", "rloo"] = "grpo"
+    start_from: StartFrom | None = None
 
 
 class ConfigRequest(Request):
