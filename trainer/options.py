@@ -4,9 +4,10 @@ The contract, `api.schemas`, says what each means and checks the values; these t
 which exist. A test holds the two together.
 """
 
+from collections.abc import Mapping
 from typing import Literal, TypedDict
 
-from api.schemas import PurposeName
+from api.schemas import PurposeName, StartFrom
 
 
 class RunOptions(TypedDict, total=False):
@@ -27,6 +28,7 @@ class RunOptions(TypedDict, total=False):
     max_weight: float
     loss_aggregation: Literal["per_prompt", "per_sequence", "per_token"]
     advantage: Literal["grpo", "dr_grpo", "rloo"]
+    start_from: StartFrom | Mapping[str, object] | None
 
 
 class ConfigOptions(TypedDict, total=False):
