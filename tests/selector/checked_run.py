@@ -82,7 +82,7 @@ class Saved:
     """What the model knew when the checkpoint was made."""
 
     rewindable: dict[str, bytes]
-    in_flight_N: np.ndarray
+    open: list[int]
     credit_N: np.ndarray
     num_rows: int
 

@@ -317,7 +317,7 @@ class RunMachine(CheckedRun):
         if position == self.state.seq:
             self.model.saved[position] = Saved(
                 {name: array.tobytes() for name, array in self.state.rewindable().items()},
-                self.state.in_flight_N.copy(),
+                sorted(self.state.book.open),
                 self.model.credit_N,
                 self.state.num_rows,
             )
@@ -326,12 +326,17 @@ class RunMachine(CheckedRun):
     @rule(
         more=st.integers(0, 2),
         lag=st.integers(0, 1),
+        failed=st.lists(tickets, max_size=2),
         beliefs=what_of_beliefs,
         in_flight=what_is_in_flight,
     )
-    def save_go_on_and_go_back(self, more: int, lag: int, beliefs: str, in_flight: str) -> None:
-        """The trainer dies some time after it saved, and comes back."""
+    def save_go_on_and_go_back(self, more: int, lag: int, failed: list[int], beliefs: str, in_flight: str) -> None:
+        """The trainer dies some time after it saved, and comes back; groups that had failed were tried again."""
+        for ticket in self.each_of(failed, TicketState.OPEN):
+            self.send(ticket, self.group(ticket, [], void=VoidReason.ERROR))
         self.checkpoint()
+        for ticket in self.each_of(failed, TicketState.VOID):
+            self.try_again(ticket, [1])
         self.train(more, 3, lag)
         self.go_back(-1, beliefs, in_flight, twice=False)
 
@@ -357,9 +362,10 @@ class RunMachine(CheckedRun):
             assert {n: a.tobytes() for n, a in self.state.rewindable().items()} == saved.rewindable
         if in_flight == "void":
             assert not self.state.book.open
-        elif not model.freed:
-            assert self.state.in_flight_N[: saved.num_rows].tolist() == saved.in_flight_N.tolist()
-            assert not self.state.in_flight_N[saved.num_rows :].any()
+        else:
+            survives = [ticket for ticket in saved.open if self.state.batch_of(ticket).alive]
+            assert sorted(self.state.book.open) == survives
+            assert survives == saved.open or model.freed
         assert not self.state.completed
         self.next_index[Purpose.TRAIN] = told["next_index"]
         if twice:
