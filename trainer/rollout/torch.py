@@ -23,6 +23,7 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 from api.schemas import Ticket
 from trainer.errors import InvalidRequest
 from trainer.graders import Grader
+from trainer.reports import Status
 from trainer.rollout.base import FinishReason, Rollout, RolloutEngine, RolloutGroup
 
 logger = logging.getLogger(__name__)
@@ -212,7 +213,8 @@ class TorchEngine(RolloutEngine):
     def _graded(
         self, ticket: Ticket, prompt_ids: list[int], answer: _Answer, text: str, seconds_per_token: float
     ) -> Rollout:
-        outcome, status = None, "unscored"
+        outcome: float | None = None
+        status: Status = "unscored"
         try:
             outcome = self._grader(text, ticket.answer)
         except Exception:
