@@ -48,8 +48,8 @@ def train(
     weights that `policy` changes. `stratum_of` overrides what evaluations are split by. Raises InvalidRequest for a
     configuration that does not fit what is there, MidbandError when the service or the numbers refuse.
     """
-    metrics = Metrics(config.output / "metrics.jsonl")
-    at = Checkpoints(config.output).progress()
+    saved, metrics = Checkpoints(config.output), Metrics(config.output / "metrics.jsonl")
+    at = saved.progress()
     stopped = None if at is None else _reached(config.stop, at)
     if at is None or stopped is None:
         at = begin(config, client, policy, metrics)
@@ -59,7 +59,7 @@ def train(
         while (stopped := _reached(config.stop, training.at) or training.step()) is None:
             training.look_and_keep()
         training.look_and_keep(last=True)
-        at = training.at
+        at = saved.progress() or training.at
     client.complete(config.run.name)
     evaluations = [Evaluation.from_json(line) for line in metrics.lines("evaluation")]
     return Result(run=config.run.name, progress=at, stopped=stopped, evaluations=evaluations)

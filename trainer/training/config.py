@@ -107,7 +107,7 @@ class EvaluationSettings(Settings):
 
     every: AtLeast1 = 25  # steps; also before the first and after the last
     size: AtLeast1 = 256  # prompts, or all of the split if it has fewer
-    group_size: Annotated[int, Field(ge=1, le=MAX_GROUP_SIZE)] = 4
+    group_size: Annotated[int, Field(ge=2, le=MAX_GROUP_SIZE)] = 4  # rollouts of each; the service counts none alone
     # What the result is split by: a name in the `meta` of the prompts; left out: their category.
     stratum: str | None = None
 
