@@ -70,7 +70,7 @@ class Loss:
     num_tokens: int
     clipped_sum: torch.Tensor  # tokens whose ratio was held, so that they teach nothing any more
     log_ratio_sum: torch.Tensor  # nats, |logp − old logp|: before any update, how far the sampler is from the trainer
-    kl_sum: torch.Tensor  # nats, k3; 0 without a reference
+    kl_sum: torch.Tensor  # nats, ρ times k3; 0 without a reference
 
 
 def policy_loss(
@@ -87,11 +87,13 @@ def policy_loss(
 ) -> Loss:
     """Σ_b c_b Σ_t l_bt over the tokens that `mask_BT` keeps, with A the advantage and ρ = e^(logp − old logp):
 
-        l = −min(ρ A, clip(ρ, 1 − clip_low, 1 + clip_high) A)  +  β · (e^d − d − 1),   d = reference logp − logp
+        l = −min(ρ A, clip(ρ, 1 − clip_low, 1 + clip_high) A)  +  β ρ (e^d − d − 1),   d = reference logp − logp
 
-    The second term is k3, an estimate of KL(policy ‖ reference) that is never negative and unbiased on the policy's
-    own samples (Schulman, "Approximating KL divergence"); β is `kl_coefficient`. A higher `clip_high` than `clip_low`
-    lets rare tokens grow further (DAPO, arXiv 2503.14476, equation 10). Gradients flow through `logp_BT` alone.
+    A higher `clip_high` than `clip_low` lets rare tokens grow further (DAPO, arXiv 2503.14476, equation 10). The second
+    term estimates KL(policy ‖ reference) by k3, which is never negative (Schulman, "Approximating KL divergence"); β is
+    `kl_coefficient`. ρ takes it back to the policy's own samples and, as it is differentiated too, makes the expected
+    gradient that of the divergence, which k3 alone does not give (arXiv 2512.02556). Gradients flow through `logp_BT`
+    only.
 
     logp_BT, old_logp_BT, reference_BT: (B, T) natural logarithms under the weights of now, under those that sampled,
     and under the reference; what stands behind the mask does not matter. Raises ValueError for a KL term without a
@@ -112,7 +114,7 @@ def policy_loss(
     kl_BT = torch.zeros_like(logp_BT)
     if reference_BT is not None:
         difference_BT = torch.where(mask_BT, reference_BT - logp_BT, 0.0)
-        kl_BT = difference_BT.exp() - difference_BT - 1
+        kl_BT = ratio_BT * (difference_BT.exp() - difference_BT - 1)
         token_loss_BT = token_loss_BT + kl_coefficient * kl_BT
     sequence_loss_B = torch.where(mask_BT, token_loss_BT, 0.0).sum(dim=1)
     return Loss(
