@@ -154,7 +154,7 @@ class Policy:
             )
             torch.autograd.backward(part.total)
             parts.append(replace(part, total=part.total.detach()))
-        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), settings.max_grad_norm or math.inf))
+        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), settings.max_grad_norm))
         if not math.isfinite(norm):
             raise MidbandError(f"the gradient's norm is {norm}: go back to a checkpoint with a lower learning rate")
         self.optimizer.step()

@@ -5,6 +5,7 @@ then given to ours. TRL comes with the `trl` extra; without it these tests are s
 """
 
 import copy
+import math
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def test_advantages_loss_and_gradient_are_those_of_trl(
         model={"temperature": TEMPERATURE},
         batch={"group_size": GROUP_SIZE},
         loss={"clip_low": CLIP_LOW, "clip_high": CLIP_HIGH, **ours},
-        optimizer={"max_grad_norm": None, "microbatch": 7},
+        optimizer={"max_grad_norm": math.inf, "microbatch": 7},
     )
     policy = Policy(make_model(), make_tokenizer(), config)
     policy.model.load_state_dict(found["weights"])

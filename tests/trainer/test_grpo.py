@@ -139,7 +139,7 @@ def test_keeping_the_inverse_yield_multiplies_the_step_by_it(tmp_path: Path) -> 
     found = []
     for name in ("cancelled", "kept"):
         config = make_config(
-            tmp_path / name, loss={"inverse_yield": name}, optimizer={"max_grad_norm": None}, stop={"steps": 1}
+            tmp_path / name, loss={"inverse_yield": name}, optimizer={"max_grad_norm": math.inf}, stop={"steps": 1}
         )
         run(config)
         found.append(Metrics(tmp_path / name / "metrics.jsonl").lines("step")[0])

@@ -16,7 +16,7 @@ from trainer.errors import MidbandError  # noqa: E402
 from trainer.policy import Policy, reward_of  # noqa: E402
 from trainer.rollout.base import Rollout, RolloutGroup  # noqa: E402
 
-UNCLIPPED: dict[str, Any] = {"max_grad_norm": None}
+UNCLIPPED: dict[str, Any] = {"max_grad_norm": math.inf}
 
 
 def gradients(policy: Policy) -> Any:

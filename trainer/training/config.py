@@ -97,7 +97,7 @@ class OptimizerSettings(Settings):
     warmup_steps: Annotated[int, Field(ge=0)] = 5
     betas: tuple[Share, Share] = (0.9, 0.99)
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    max_grad_norm: Positive | None = 1.0  # None: no clipping
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0  # inf: no clipping
     passes: AtLeast1 = 1  # updates on each batch; from the second on, the clip has something to hold
     microbatch: AtLeast1 = 128  # rollouts in one forward and backward pass; changes memory and speed, not the loss
 

@@ -6,13 +6,10 @@ torch = pytest.importorskip("torch", reason="the learner needs the trainer extra
 
 from transformers import AutoModelForCausalLM  # noqa: E402
 
-from tests.trainer.factories import make_ticket  # noqa: E402
-from trainer.graders import exact  # noqa: E402
 from trainer.learner.model import MAX_TOKENS, WEIGHTS, load_learner, new_learner, save_learner  # noqa: E402
-from trainer.learner.tasks import MAX_ANSWER_TOKENS, pool_rows  # noqa: E402
+from trainer.learner.tasks import MAX_ANSWER_TOKENS  # noqa: E402
 from trainer.learner.tokenizer import END, PAD, VOCABULARY  # noqa: E402
 from trainer.learner.warm_start import MAX_PROMPT_TOKENS  # noqa: E402
-from trainer.rollout.torch import TorchEngine  # noqa: E402
 
 
 def test_it_is_small_and_its_embeddings_are_untied() -> None:

@@ -5,7 +5,7 @@ pytest.importorskip("tokenizers", reason="the tokenizer needs the trainer extra"
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.learner.tasks import KINDS, pool_rows
+from trainer.learner.tasks import OPERATIONS, pool_rows
 from trainer.learner.tokenizer import ALPHABET, UNKNOWN, VOCABULARY, character_tokenizer
 
 
@@ -23,5 +23,5 @@ def test_other_characters_become_the_unknown_one_each() -> None:
 
 
 def test_the_alphabet_holds_every_prompt_and_answer() -> None:
-    rows = pool_rows("mild", num_train=3 * len(KINDS), num_heldout=0, seed=0)
+    rows = pool_rows("mild", num_train=3 * len(OPERATIONS), num_heldout=0, seed=0)
     assert set("".join(row["content"] + row["answer"] for row in rows)) <= set(ALPHABET)

@@ -106,7 +106,8 @@ def settings(model: type[BaseModel], prefix: str = "") -> dict[str, Any]:
 
 def test_every_setting_is_on_its_page_with_its_default() -> None:
     page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `([a-z_.]+)` \| ([^|]*) \|", page, re.MULTILINE))
+    table = page.partition("## Settings")[2]
+    rows = dict(re.findall(r"^\| `([a-z_.]+)` \| ([^|]*) \|", table, re.MULTILINE))
     known = settings(TrainConfig)
     assert set(rows) == set(known)
     for name, default in known.items():
