@@ -1,6 +1,7 @@
 """The update of the weights: its gradient against a slow one, what is left out of it, and how it is kept."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ torch = pytest.importorskip("torch", reason="training needs the trainer extra")
 
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
-from tests.trainer.tiny import make_config, make_groups, make_policy, same_state  # noqa: E402
+from tests.trainer.tiny import make_config, make_groups, make_model, make_model_of_places, make_policy, same_state  # noqa: E402
 from trainer.errors import MidbandError  # noqa: E402
 from trainer.policy import Policy, reward_of  # noqa: E402
 from trainer.rollout.base import Rollout, RolloutGroup  # noqa: E402
@@ -47,10 +48,11 @@ def close(one: Any, other: Any, relative: float = 1e-5) -> bool:
     return bool((one - other).norm() <= relative * other.norm())
 
 
+@pytest.mark.parametrize("make", [make_model, make_model_of_places])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_the_gradient_is_the_slow_one(tmp_path: Path, temperature: float) -> None:
+def test_the_gradient_is_the_slow_one(tmp_path: Path, temperature: float, make: Callable[[], Any]) -> None:
     config = make_config(tmp_path, optimizer=UNCLIPPED, model={"temperature": temperature})
-    policy, engine = make_policy(config)
+    policy, engine = make_policy(config, model=make())
     groups = make_groups(config, policy, engine)
     slow = slow_gradient(policy, groups)
     figures = policy.update(groups, step=0)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import midband
 from tests.trainer.factories import make_ticket
@@ -89,9 +89,20 @@ def make_model(*, seed: int = 0, **changed: Any) -> LlamaForCausalLM:
         return LlamaForCausalLM(LlamaConfig(**{**config, **changed}))
 
 
-def make_policy(config: TrainConfig, **changed: Any) -> tuple[Policy, TorchEngine]:
+def make_model_of_places(*, seed: int = 0) -> GPT2LMHeadModel:
+    """A model that learns a vector for each place: unlike the other, it sees how a prompt is padded."""
+    config = GPT2Config(
+        vocab_size=len(VOCABULARY), n_positions=32, n_embd=16, n_layer=1, n_head=2, resid_pdrop=0.0, embd_pdrop=0.0,
+        attn_pdrop=0.0, bos_token_id=VOCABULARY[END], eos_token_id=VOCABULARY[END], pad_token_id=VOCABULARY[PAD],
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return GPT2LMHeadModel(config)
+
+
+def make_policy(config: TrainConfig, *, model: Any = None, **changed: Any) -> tuple[Policy, TorchEngine]:
     """Model and optimizer as at the start of a run, and the engine that samples from it."""
-    policy = Policy(make_model(**changed), make_tokenizer(), config)
+    policy = Policy(model or make_model(**changed), make_tokenizer(), config)
     engine = TorchEngine(
         policy.model,
         policy.tokenizer,
@@ -108,7 +119,7 @@ def make_groups(config: TrainConfig, policy: Policy, engine: TorchEngine, *, siz
     """Groups of this policy's own rollouts; their rewards are made up, every third group's are alike."""
     tickets = [
         make_ticket(
-            f"p{k}", ticket=f"r:0:train:0:0:{k}", content=f"{k} letter", answer="letter",
+            f"p{k}", ticket=f"r:0:train:0:0:{k}", content=f"{10**k} letter", answer="letter",
             group_size=config.batch.group_size, weight=0.5 + k / 4,
         )
         for k in range(size)
