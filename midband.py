@@ -147,6 +147,26 @@ def replay(
 
 
 @app.command()
+def train(
+    file: Annotated[Path, typer.Argument(help="TOML: pool, run, model, loss, optimizer, stop. See docs/training.md.")],
+) -> None:
+    """Train a model with GRPO on selected prompts; the same command again goes on where it stopped."""
+    from trainer.errors import MidbandError
+    from trainer.training.command import run_command
+    from trainer.training.config import TrainConfig
+
+    try:
+        config = TrainConfig.load(file)
+        config.output.mkdir(parents=True, exist_ok=True)
+        with _client(config.server, database_url=f"sqlite:///{config.output.resolve() / 'midband.db'}") as client:
+            run_command(config, client)
+    except KeyboardInterrupt:
+        _fail("stopped; the same command goes on from the last checkpoint")
+    except MidbandError as error:
+        _fail(str(error))
+
+
+@app.command()
 def demo(out_dir: OutDir = Path("midband-demo")) -> None:
     """Replay a made-up pool under uniform sampling and under midband, through the real service."""
     from trainer.demo import run_demo
@@ -160,9 +180,10 @@ def demo(out_dir: OutDir = Path("midband-demo")) -> None:
 
 
 @contextmanager
-def _client(server: str | None) -> Iterator["Client"]:
+def _client(server: str | None, *, database_url: str | None = None) -> Iterator["Client"]:
+    """The service at this URL; without one, a service inside this process."""
     if server is None:
-        with in_process() as client:
+        with in_process(database_url) as client:
             yield client
         return
     from trainer.client import Client

@@ -7,12 +7,13 @@ An engine knows nothing of the service: it sees tickets and gives groups, and th
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from api.schemas import GroupReport, Ticket
 from trainer.reports import Status, group
 
 T = TypeVar("T")
+FinishReason = Literal["stop", "length"]  # the model ended it; a limit did
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,12 @@ class Rollout:
     tokens: int | None = None  # generated
     seconds: float | None = None
     status: Status = "ok"
+    # What a trainer learns from; an engine that has no tokens leaves them out.
+    text: str | None = None  # the answer, without special tokens
+    prompt_ids: Sequence[int] = ()
+    completion_ids: Sequence[int] = ()  # the end token included, if the model gave it
+    logprobs: Sequence[float] = ()  # of each completion token, in the distribution that was sampled
+    finish_reason: FinishReason | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

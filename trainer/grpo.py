@@ -1,0 +1,147 @@
+"""GRPO on prompts that the service selects: the reference loop, read from top to bottom.
+
+A step draws K tickets, rolls them out, reports them, updates the weights and says what that cost: `Training.step`.
+`policy` has the update, `advantages` and `loss` its formulas, and what surrounds a run is in `training/`. Nothing here
+selects prompts. Randomness is keyed by seed and step and no generator's state is carried on, so a run that was resumed
+from a checkpoint equals one that never stopped.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from trainer.client import Client
+from trainer.errors import MidbandError
+from trainer.loss import yield_factor
+from trainer.policy import Policy, reward_of
+from trainer.rollout.base import RolloutEngine
+from trainer.training.checkpoints import Checkpoints, begin
+from trainer.training.config import StopSettings, TrainConfig
+from trainer.training.evaluate import Evaluation, StratumOf, evaluate, strata
+from trainer.training.metrics import Line, Metrics
+from trainer.training.progress import Laps, Progress, step_costs, step_line
+
+Watch = Callable[[Line], None]  # is called with every line of the metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How a training run ended."""
+
+    run: str
+    progress: Progress
+    stopped: str  # `steps`, `tokens`, or the service's reason for having nothing to draw
+    evaluations: Sequence[Evaluation]  # of the whole run, those from before it was resumed too
+
+
+def train(
+    config: TrainConfig,
+    client: Client,
+    policy: Policy,
+    engine: RolloutEngine,
+    *,
+    stratum_of: StratumOf | None = None,
+    watch: Watch | None = None,
+) -> Result:
+    """Train until `config.stop`, or go on with what is in `config.output`. The pool must be on the service.
+
+    `policy` comes with the weights of the start, also when it goes on from others; `engine` generates with the very
+    weights that `policy` changes. `stratum_of` overrides what evaluations are split by. Raises InvalidRequest for a
+    configuration that does not fit what is there, MidbandError when the service or the numbers refuse.
+    """
+    saved, metrics = Checkpoints(config.output), Metrics(config.output / "metrics.jsonl")
+    at = saved.progress()
+    stopped = None if at is None else _reached(config.stop, at)
+    if at is None or stopped is None:
+        at = begin(config, client, policy, metrics)
+        stratum_of = stratum_of or strata(client, config.pool.name, config.evaluation.stratum)
+        training = Training(config, client, policy, engine, metrics, at, stratum_of, watch)
+        training.look_and_keep()
+        while (stopped := _reached(config.stop, training.at) or training.step()) is None:
+            training.look_and_keep()
+        training.look_and_keep(last=True)
+        at = saved.progress() or training.at
+    client.complete(config.run.name)
+    evaluations = [Evaluation.from_json(line) for line in metrics.lines("evaluation")]
+    return Result(run=config.run.name, progress=at, stopped=stopped, evaluations=evaluations)
+
+
+class Training:
+    """A run under way: what it needs at hand, and how far it is."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        client: Client,
+        policy: Policy,
+        engine: RolloutEngine,
+        metrics: Metrics,
+        at: Progress,
+        stratum_of: StratumOf,
+        watch: Watch | None,
+    ) -> None:
+        self.config, self.client, self.policy, self.engine = config, client, policy, engine
+        self.metrics, self.at, self.stratum_of, self.watch = metrics, at, stratum_of, watch
+        self.run = config.run.name
+        self.looked_at, self.kept_at = at.step or None, at.step  # at the very start there is a checkpoint and no look
+
+    def step(self) -> str | None:
+        """One batch and one update; returns what the service says when it has nothing to draw."""
+        index, branch = self.at.step, self.at.branch  # index: updates made, so also the version of the weights
+        laps = Laps()
+        batch = self.client.draw(
+            self.run, index, self.config.batch.size, index, include=["content", "answer"], branch=branch
+        )
+        if not batch.tickets:
+            return batch.reason or "no tickets"
+        laps.end("draw")
+        groups = self.engine.generate(batch.tickets, policy_version=index)
+        laps.end("rollouts")
+        answer = self.client.report(self.run, [group.report() for group in groups], policy_version=index, branch=branch)
+        for refused in answer.rejected:
+            raise MidbandError(f"run {self.run}, batch {index}: {refused.ticket}: {refused.detail} ({refused.code})")
+        laps.end("report")
+        judged = [group.informative for group in answer.groups if group.informative is not None]
+        divides_by_informative = self.config.loss.inverse_yield == "kept"
+        factor = yield_factor(sum(judged), len(judged)) if divides_by_informative else 1.0
+        figures = self.policy.update(groups, step=index, factor=factor)
+        laps.end("update")
+        costs = step_costs(groups, laps)
+        self.client.step(
+            self.run,
+            index,
+            policy_version=index + 1,
+            # Degenerate groups are trained on as well: their term of the mean is 0, and the mean counts them.
+            trained=[group.ticket.ticket for group in groups if any(reward_of(r) is not None for r in group.rollouts)],
+            # A sum that is divided by the informative groups is not the weighted mean that the run's claim speaks of.
+            weights_applied=not divides_by_informative and all(ticket.weight is not None for ticket in batch.tickets),
+            costs=costs,
+        )
+        self.at = self.at.after(groups)
+        self._record(step_line(self.at, groups, judged) | figures | {"seconds": costs})
+        return None
+
+    def look_and_keep(self, *, last: bool = False) -> None:
+        """Held-out pass rate and checkpoint, in this order, as far as they are due; after the last step both are."""
+        step, settings = self.at.step, self.config.evaluation
+        if self.looked_at != step and (last or step % settings.every == 0):
+            self.looked_at = step
+            found = evaluate(self.client, self.run, self.engine, settings, at=self.at, stratum_of=self.stratum_of)
+            if found is not None:
+                self._record(found.to_json())
+        if self.kept_at != step and (last or step % self.config.checkpoints.every == 0):
+            self.kept_at = step
+            Checkpoints(self.config.output).write(self.client, self.run, self.policy, self.at, self.metrics)
+
+    def _record(self, line: Line) -> None:
+        self.metrics.append(line)
+        if self.watch is not None:
+            self.watch(line)
+
+
+def _reached(stop: StopSettings, at: Progress) -> str | None:
+    """Which end has been reached, if any."""
+    if stop.steps is not None and at.step >= stop.steps:
+        return "steps"
+    if stop.tokens is not None and at.tokens >= stop.tokens:
+        return "tokens"
+    return None

@@ -1,0 +1,233 @@
+"""The model under training: its optimizer, what one batch does to its weights, and how both are kept.
+
+`trainer.grpo` calls `update` once a step and hands `save` and `load` to the checkpoints. The formulas are in
+`advantages` and `loss`. It knows groups of rollouts, and nothing of the service or of how prompts are selected.
+
+Axes: K tickets, G rollouts of each, B rollouts that were scored, P tokens of a padded prompt, T tokens of an answer.
+"""
+
+import copy
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, Self
+
+import torch
+from safetensors.torch import load_file, load_model, save_file, save_model
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from trainer.advantages import group_advantages
+from trainer.errors import MidbandError
+from trainer.learner.model import load_learner
+from trainer.loss import Loss, policy_loss, sequence_coefficients
+from trainer.rollout.base import Rollout, RolloutGroup
+from trainer.training.config import TrainConfig
+
+WEIGHTS_FILE, OPTIMIZER_FILE = "model.safetensors", "optimizer.safetensors"
+FORMAT = {"format": "pt"}  # what transformers asks of a file of weights
+COUNTED = ("ok", "truncated")  # statuses of rollouts that the service counts, too
+
+
+class Policy:
+    """A causal model that learns. Its weights change in place, so an engine that holds the model samples from them."""
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: TrainConfig) -> None:
+        self.model, self.tokenizer, self.config = model.eval(), tokenizer, config
+        # The KL term is against the weights of the start: the model comes with them even when a checkpoint follows.
+        self.reference = copy.deepcopy(model).requires_grad_(False) if config.loss.kl_coefficient else None
+        self.parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        settings = config.optimizer
+        self.optimizer = torch.optim.AdamW(
+            list(self.parameters.values()),
+            lr=settings.learning_rate,
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
+        )
+
+    @classmethod
+    def at_start(cls, config: TrainConfig) -> Self:
+        """The model that the configuration names, on the accelerator if there is one, in float32."""
+        if config.model.path is None:
+            model, tokenizer = load_learner()
+        else:
+            model = AutoModelForCausalLM.from_pretrained(config.model.path, dtype=torch.float32)
+            tokenizer = AutoTokenizer.from_pretrained(config.model.path)
+        return cls(model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer, config)
+
+    def update(self, groups: Sequence[RolloutGroup], *, step: int, factor: float = 1.0) -> dict[str, float]:
+        """Learn from a batch, one group for each ticket as drawn: a pass or more, an optimizer step each. -> figures
+
+        `factor` multiplies the loss. Rollouts without an advantage, those of degenerate groups, are left out of the
+        forward pass unless a KL term needs them, as their part of the loss is 0; they stay in its denominators, and
+        the optimizer steps also when no rollout is left. Raises MidbandError if a gradient is not a finite number.
+        """
+        rollouts, ticket_B, advantage_B = self._scored(groups)
+        coefficient_B = factor * sequence_coefficients(
+            ticket_B,
+            torch.tensor([len(rollout.completion_ids) for rollout in rollouts], dtype=torch.int64),
+            torch.tensor([1.0 if group.ticket.weight is None else group.ticket.weight for group in groups]),
+            torch.tensor([group.ticket.group_size for group in groups]),
+            self.config.loss.aggregation,
+            constant_length=self.config.loss.constant_length,
+        )
+        counted = (advantage_B != 0).tolist() if self.reference is None else [True] * len(rollouts)
+        rows = [b for b, rollout in enumerate(rollouts) if counted[b] and rollout.completion_ids]
+        rate = self._set_learning_rate(step)
+        self.model.train()
+        with _keyed_generator(self.config.seed, step, self.model.device):
+            passes = [
+                self._pass([rollouts[b] for b in rows], advantage_B[rows], coefficient_B[rows])
+                for _ in range(self.config.optimizer.passes)
+            ]
+        self.model.eval()
+        # The first pass says how the sampler's probabilities agree with ours, the last what the clip came to hold.
+        return {**passes[-1], "log_ratio": passes[0]["log_ratio"], "loss": passes[0]["loss"], "learning_rate": rate}
+
+    def save(self, folder: Path) -> None:
+        """Write the model in transformers' format and the optimizer's tensors beside it."""
+        save_model(self.model, str(folder / WEIGHTS_FILE), metadata=FORMAT)
+        self.model.config.save_pretrained(folder)
+        if self.model.generation_config is not None:
+            self.model.generation_config.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        state = self.optimizer.state
+        save_file(
+            {f"{name}/{key}": value for name, one in self.parameters.items() for key, value in state[one].items()},
+            folder / OPTIMIZER_FILE,
+        )
+
+    def load(self, folder: Path) -> None:
+        """Take weights and optimizer from a folder that `save` wrote, to the bit."""
+        load_model(self.model, folder / WEIGHTS_FILE, device=str(self.model.device))
+        self.optimizer.state.clear()
+        for place, value in load_file(folder / OPTIMIZER_FILE).items():
+            name, _, key = place.rpartition("/")
+            parameter = self.parameters[name]
+            # AdamW counts its steps on the CPU wherever the weights are.
+            self.optimizer.state[parameter][key] = value if key == "step" else value.to(parameter.device)
+
+    def _scored(self, groups: Sequence[RolloutGroup]) -> tuple[list[Rollout], torch.Tensor, torch.Tensor]:
+        """The scored rollouts of all groups in order; (B,) the place of each one's ticket, and its advantage."""
+        size = max(len(group.rollouts) for group in groups)
+        reward_KG = torch.full((len(groups), size), math.nan, dtype=torch.float64)
+        for k, group in enumerate(groups):
+            for g, rollout in enumerate(group.rollouts):
+                if len(rollout.logprobs) != len(rollout.completion_ids):
+                    raise MidbandError(
+                        f"ticket {group.ticket.ticket}, rollout {g}: {len(rollout.completion_ids)} tokens with "
+                        f"{len(rollout.logprobs)} log-probabilities: training needs an engine that gives one for each"
+                    )
+                reward_KG[k, g] = math.nan if (reward := reward_of(rollout)) is None else reward
+        scored_KG = ~reward_KG.isnan()
+        advantage_KG = group_advantages(reward_KG, scored_KG, self.config.loss.advantage)
+        place_B2 = scored_KG.nonzero()
+        rollouts = [groups[k].rollouts[g] for k, g in place_B2.tolist()]
+        return rollouts, place_B2[:, 0], advantage_KG[scored_KG]
+
+    def _pass(
+        self, rollouts: Sequence[Rollout], advantage_B: torch.Tensor, coefficient_B: torch.Tensor
+    ) -> dict[str, float]:
+        """One pass over these rollouts, in pieces that fit into memory, and one optimizer step."""
+        settings, loss, device = self.config.optimizer, self.config.loss, self.model.device
+        for parameter in self.parameters.values():
+            parameter.grad = torch.zeros_like(parameter)
+        parts: list[Loss] = []
+        for start in range(0, len(rollouts), settings.microbatch):
+            place = slice(start, start + settings.microbatch)
+            tokens = _Tokens.of(rollouts[place], device)
+            with torch.no_grad():
+                reference_BT = None if self.reference is None else self._logp(self.reference, tokens)
+            part = policy_loss(
+                self._logp(self.model, tokens),
+                tokens.sampled_logp_BT,
+                tokens.mask_BT,
+                advantage_B[place].to(device),
+                coefficient_B[place].to(device),
+                clip_low=loss.clip_low,
+                clip_high=loss.clip_high,
+                reference_BT=reference_BT,
+                kl_coefficient=loss.kl_coefficient,
+            )
+            torch.autograd.backward(part.total)
+            parts.append(replace(part, total=part.total.detach()))
+        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), settings.max_grad_norm))
+        if not math.isfinite(norm):
+            raise MidbandError(f"the gradient's norm is {norm}: go back to a checkpoint with a lower learning rate")
+        self.optimizer.step()
+        num_tokens = sum(part.num_tokens for part in parts)
+        return {
+            "loss": sum(float(part.total) for part in parts),
+            "gradient_norm": norm,  # before clipping
+            "clipped": sum(float(part.clipped_sum) for part in parts) / max(num_tokens, 1),
+            "kl": sum(float(part.kl_sum) for part in parts) / max(num_tokens, 1),
+            "log_ratio": sum(float(part.log_ratio_sum) for part in parts) / max(num_tokens, 1),
+        }
+
+    def _logp(self, model: PreTrainedModel, tokens: "_Tokens") -> torch.Tensor:
+        """(B, T) log-probabilities of the answers' tokens, at the temperature they were sampled with."""
+        logits: torch.Tensor = model(
+            input_ids=tokens.ids,
+            attention_mask=tokens.attended,
+            position_ids=(tokens.attended.cumsum(dim=1) - 1).clamp(min=0),
+            logits_to_keep=tokens.answer_BT.shape[1] + 1,
+            use_cache=False,
+        ).logits
+        logits = logits[:, :-1].float() / self.config.model.temperature
+        chosen: torch.Tensor = logits.gather(-1, tokens.answer_BT[..., None])[..., 0] - logits.logsumexp(dim=-1)
+        return chosen
+
+    def _set_learning_rate(self, step: int) -> float:
+        settings = self.config.optimizer
+        rate = settings.learning_rate * min(1.0, (step + 1) / (settings.warmup_steps + 1))
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        return rate
+
+
+def reward_of(rollout: Rollout) -> float | None:
+    """What the trainer optimises, by the service's rule of what counts: None for no score and for errors."""
+    if rollout.outcome is None or rollout.status not in COUNTED:
+        return None
+    return rollout.outcome if rollout.reward is None else rollout.reward
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tokens:
+    """Rollouts side by side: prompts padded on the left, answers on the right, so that all answers begin together."""
+
+    ids: torch.Tensor  # (B, P+T)
+    attended: torch.Tensor  # (B, P+T), 1 where there is a token
+    answer_BT: torch.Tensor
+    mask_BT: torch.Tensor
+    sampled_logp_BT: torch.Tensor
+
+    @classmethod
+    def of(cls, rollouts: Sequence[Rollout], device: torch.device) -> Self:
+        prompt_BP = _padded([torch.tensor(rollout.prompt_ids) for rollout in rollouts], side="left")
+        answer_BT = _padded([torch.tensor(rollout.completion_ids) for rollout in rollouts])
+        before_BP = _padded([torch.ones(len(rollout.prompt_ids)) for rollout in rollouts], side="left")
+        mask_BT = _padded([torch.ones(len(rollout.completion_ids)) for rollout in rollouts])
+        return cls(
+            ids=torch.cat([prompt_BP, answer_BT], dim=1).to(device),
+            attended=torch.cat([before_BP, mask_BT], dim=1).long().to(device),
+            answer_BT=answer_BT.to(device),
+            mask_BT=mask_BT.bool().to(device),
+            sampled_logp_BT=_padded([torch.tensor(rollout.logprobs) for rollout in rollouts]).to(device),
+        )
+
+
+def _padded(rows: list[torch.Tensor], *, side: Literal["left", "right"] = "right") -> torch.Tensor:
+    return pad_sequence(rows, batch_first=True, padding_side=side)
+
+
+@contextmanager
+def _keyed_generator(seed: int, step: int, device: torch.device) -> Iterator[None]:
+    """Dropout, if the model has any, by seed and step; the process's generators are afterwards as they were."""
+    key = hashlib.blake2b(f"{seed}:update:{step}".encode(), digest_size=8).digest()
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(int.from_bytes(key, "little", signed=True))
+        yield

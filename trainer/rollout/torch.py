@@ -1,0 +1,286 @@
+"""Rollouts from a transformers causal model in this process, on whatever device its weights are.
+
+The reference trainer and the demo use it. Prompts are padded on the left and read once for all rollouts of their
+ticket; each further token costs one pass over the rollouts still being written, on their key-value cache.
+
+Randomness is keyed by the engine's seed and by which ticket of which draw it is, never by the process's generators:
+the same ticket under the same weights gives the same rollouts, whatever was generated before. In another batch, sums
+in another order may move a probability by a rounding error, so that very rarely another token is drawn.
+
+Axes: K tickets, R rollouts of all of them, P tokens of a padded prompt, T tokens of an answer, V tokens known.
+"""
+
+import hashlib
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
+
+from api.schemas import Ticket
+from trainer.errors import InvalidRequest
+from trainer.graders import Grader
+from trainer.reports import Status
+from trainer.rollout.base import FinishReason, Rollout, RolloutEngine, RolloutGroup
+
+logger = logging.getLogger(__name__)
+
+KEY_BYTES = 16  # of a Philox key
+# Share of the rollouts in the cache still being written, above which the finished ones are carried along: dropping them
+# copies the cache, which costs about as much as one more token for all.
+CROWDED_ABOVE = 0.75
+TICKET_ID_PARTS = 6  # run, branch, purpose, index, refill, position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    ids: list[int]  # the end token included, if it came
+    logprobs: list[float]
+    finish_reason: FinishReason
+
+
+class TorchEngine(RolloutEngine):
+    """Samples from `model` as its weights are at the call: what a trainer changes in place is used at once.
+
+    `temperature` > 0 divides the logits; recorded log-probabilities are those of the distribution that was sampled.
+    An answer ends with an end token of the model, or unfinished after `max_new_tokens` (status `truncated`; it is
+    graded all the same). At most `batch_size` rollouts are written at a time, but never less than a whole ticket.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        grader: Grader,
+        *,
+        max_new_tokens: int,
+        temperature: float = 1.0,
+        seed: int = 0,
+        batch_size: int = 512,
+    ) -> None:
+        if max_new_tokens < 1 or batch_size < 1:
+            raise ValueError(f"max_new_tokens and batch_size must be >= 1, got {max_new_tokens} and {batch_size}")
+        if not 0 < temperature < float("inf"):
+            raise ValueError(f"temperature must be a number > 0, got {temperature}")
+        self._model = model
+        self._tokenizer = tokenizer
+        self._grader = grader
+        self._max_new_tokens = max_new_tokens
+        self._temperature = temperature
+        self._seed = seed
+        self._batch_size = batch_size
+        self._end_ids = _end_ids(model, tokenizer)
+
+    def generate(self, tickets: Sequence[Ticket], *, policy_version: int) -> list[RolloutGroup]:
+        """Groups under the weights of now; `policy_version` is the caller's word for them and changes nothing.
+
+        The seconds of a batch are shared among its rollouts by their tokens. Raises InvalidRequest for a ticket
+        without content or too long for the model, FloatingPointError if the weights give no probabilities.
+        """
+        prompts = self._prompts(tickets)
+        groups: dict[int, RolloutGroup] = {}
+        for places in self._batches(prompts, tickets):
+            started_s = time.perf_counter()
+            answers = self._sample([prompts[place] for place in places], [tickets[place] for place in places])
+            seconds_per_token = (time.perf_counter() - started_s) / sum(len(answer.ids) for answer in answers)
+            texts = self._tokenizer.batch_decode([answer.ids for answer in answers], skip_special_tokens=True)
+            written = iter(zip(answers, texts, strict=True))
+            for place in places:
+                ticket = tickets[place]
+                rollouts = [
+                    self._graded(ticket, prompts[place], *next(written), seconds_per_token)
+                    for _ in range(ticket.group_size)
+                ]
+                groups[place] = RolloutGroup(ticket=ticket, rollouts=tuple(rollouts))
+        return [groups[place] for place in range(len(tickets))]
+
+    def _prompts(self, tickets: Sequence[Ticket]) -> list[list[int]]:
+        prompts = []
+        limit = getattr(self._model.config, "max_position_embeddings", None)
+        for ticket in tickets:
+            ids = self._ids(ticket)
+            if not ids:
+                raise InvalidRequest(
+                    f"ticket {ticket.ticket}: prompt {ticket.prompt!r} is empty, and the model needs a token"
+                )
+            if limit is not None and len(ids) + self._max_new_tokens > limit:
+                raise InvalidRequest(
+                    f"ticket {ticket.ticket}: prompt {ticket.prompt!r} has {len(ids)} tokens, and with "
+                    f"{self._max_new_tokens} more it passes the model's {limit}: take it out of the pool"
+                )
+            prompts.append(ids)
+        return prompts
+
+    def _ids(self, ticket: Ticket) -> list[int]:
+        """A text as it stands; chat messages in the tokenizer's template."""
+        content = ticket.content
+        if content is None:
+            raise InvalidRequest(
+                f"ticket {ticket.ticket} came without its prompt's text: draw with include=['content', 'answer']"
+            )
+        is_text = isinstance(content, str)
+        text = (
+            content
+            if is_text
+            else self._tokenizer.apply_chat_template(content, add_generation_prompt=True, tokenize=False)
+        )
+        return list(self._tokenizer(text, add_special_tokens=is_text).input_ids)
+
+    def _batches(self, prompts: Sequence[Sequence[int]], tickets: Sequence[Ticket]) -> Iterator[list[int]]:
+        """Places of the tickets of each batch; prompts of like length together, as padding costs as much as text."""
+        batch: list[int] = []
+        size = 0
+        for place in sorted(range(len(tickets)), key=lambda place: len(prompts[place])):
+            if batch and size + tickets[place].group_size > self._batch_size:
+                yield batch
+                batch, size = [], 0
+            batch.append(place)
+            size += tickets[place].group_size
+        if batch:
+            yield batch
+
+    def _sample(self, prompts: list[list[int]], tickets: list[Ticket]) -> list[_Answer]:
+        """One answer a rollout, the rollouts of a ticket together."""
+        device = self._model.device
+        ids_KP, attended_KP = _left_padded(prompts, device)
+        sizes_K = torch.tensor([ticket.group_size for ticket in tickets], device=device)
+        ticket_of_R = torch.arange(len(tickets), device=device).repeat_interleave(sizes_K)
+        uniform_RT = torch.from_numpy(
+            np.concatenate([_uniforms(self._seed, ticket, self._max_new_tokens) for ticket in tickets])
+        ).to(device)
+        was_training = self._model.training
+        self._model.eval()
+        try:
+            with torch.inference_mode():
+                ids_RT, logprob_RT, length_R, ended_R = self._write(ids_KP, attended_KP, ticket_of_R, uniform_RT)
+        finally:
+            self._model.train(was_training)
+        return [
+            _Answer(ids=ids[:length], logprobs=logprobs[:length], finish_reason="stop" if ended else "length")
+            for ids, logprobs, length, ended in zip(
+                ids_RT.tolist(), logprob_RT.tolist(), length_R.tolist(), ended_R.tolist(), strict=True
+            )
+        ]
+
+    def _write(
+        self, ids_KP: torch.Tensor, attended_KP: torch.Tensor, ticket_of_R: torch.Tensor, uniform_RT: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Ids and log-probabilities (R, T), lengths and whether an end token came (R,)."""
+        cache = DynamicCache(config=self._model.config)
+        logits_KV = self._logits(ids_KP, attended_KP, cache)
+        cache.batch_select_indices(ticket_of_R)
+        logits, attended = logits_KV[ticket_of_R], attended_KP[ticket_of_R]
+        row = torch.arange(len(ticket_of_R), device=ids_KP.device)  # of the rollouts that the cache holds
+        going = torch.ones_like(row, dtype=torch.bool)  # which of them are still being written
+        ids_RT = torch.zeros_like(uniform_RT, dtype=torch.long)
+        logprob_RT = torch.zeros_like(uniform_RT, dtype=torch.float32)
+        length_R = torch.full_like(row, self._max_new_tokens)
+        ended_R = torch.zeros_like(row, dtype=torch.bool)
+        end_ids = torch.tensor(self._end_ids, device=ids_KP.device)
+        for t in range(self._max_new_tokens):
+            token, logprob = _draw(logits / self._temperature, uniform_RT[row, t])
+            ids_RT[row, t], logprob_RT[row, t] = token, logprob
+            ends = torch.isin(token, end_ids) & going
+            ended_R[row[ends]], length_R[row[ends]] = True, t + 1
+            going = going & ~ends
+            num_going = int(going.sum())
+            if num_going == 0 or t + 1 == self._max_new_tokens:
+                break
+            if num_going <= CROWDED_ABOVE * len(row):
+                kept = going.nonzero()[:, 0]
+                row, token, attended, going = row[kept], token[kept], attended[kept], going[kept]
+                cache.batch_select_indices(kept)
+            attended = torch.cat([attended, torch.ones_like(attended[:, :1])], dim=1)
+            logits = self._logits(token[:, None], attended, cache)
+        return ids_RT, logprob_RT, length_R, ended_R
+
+    def _logits(self, ids: torch.Tensor, attended: torch.Tensor, cache: DynamicCache) -> torch.Tensor:
+        """Logits after the last of `ids`, which follow what the cache holds; float32, whatever the weights are in."""
+        positions = (attended.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        logits: torch.Tensor = self._model(
+            input_ids=ids,
+            attention_mask=attended,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits
+        return logits[:, -1].float()
+
+    def _graded(
+        self, ticket: Ticket, prompt_ids: list[int], answer: _Answer, text: str, seconds_per_token: float
+    ) -> Rollout:
+        outcome: float | None = None
+        status: Status = "unscored"
+        try:
+            outcome = self._grader(text, ticket.answer)
+        except Exception:
+            # A grader meets whatever a model writes. One crash costs one rollout, by name, and not the run.
+            logger.warning("ticket %s: the grader failed on %.200r", ticket.ticket, text, exc_info=True)
+            status = "error"
+        if outcome is not None:
+            status = "ok" if answer.finish_reason == "stop" else "truncated"
+        return Rollout(
+            outcome=outcome,
+            tokens=len(answer.ids),
+            seconds=seconds_per_token * len(answer.ids),
+            status=status,
+            text=text,
+            prompt_ids=prompt_ids,
+            completion_ids=answer.ids,
+            logprobs=answer.logprobs,
+            finish_reason=answer.finish_reason,
+        )
+
+
+def _draw(logits_RV: torch.Tensor, uniform_R: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The first token at which the cumulated probability passes u, and its log-probability; both (R,).
+
+    Cumulated in float64: over a large vocabulary a float32 sum loses the rare tokens.
+    """
+    logprob_RV = torch.log_softmax(logits_RV, dim=-1)
+    cumulated_RV = logprob_RV.double().exp().cumsum(-1)
+    total_R = cumulated_RV[:, -1]
+    if bool(total_R.isnan().any()):
+        raise FloatingPointError("the model's logits are not numbers: its weights have diverged")
+    token_R = torch.searchsorted(cumulated_RV, (uniform_R * total_R)[:, None], right=True)[:, 0]
+    token_R = token_R.clamp(max=logits_RV.shape[1] - 1)
+    return token_R, logprob_RV.gather(1, token_R[:, None])[:, 0]
+
+
+def _left_padded(prompts: Iterable[list[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids and where there are any, both (K, P). What stands in the padding is never looked at."""
+    prompts = list(prompts)
+    width = max(map(len, prompts))
+    ids_KP = torch.tensor([[0] * (width - len(ids)) + ids for ids in prompts], device=device)
+    attended_KP = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts], device=device)
+    return ids_KP, attended_KP
+
+
+def _uniforms(seed: int, ticket: Ticket, num_tokens: int) -> np.ndarray:
+    """(G, T) in [0, 1). Row g is the same for any group size."""
+    digest = hashlib.blake2b(f"{seed}:{_identity(ticket.ticket)}".encode(), digest_size=KEY_BYTES).digest()
+    rng = np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
+    return rng.random((ticket.group_size, num_tokens))
+
+
+def _identity(ticket_id: str) -> str:
+    """What of a ticket's id a restore leaves as it was: purpose, index, refill and position.
+
+    Ids derive from these with the run and the branch before them. Run and branch are left out, so that a run that was
+    restored goes on as the uninterrupted one, and two runs on one seed start alike. Any other text counts as a whole.
+    """
+    parts = ticket_id.split(":")
+    return ":".join(parts[2:]) if len(parts) == TICKET_ID_PARTS else ticket_id
+
+
+def _end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """End tokens by the model's configurations and the tokenizer, each of which may name one, several or none."""
+    found: set[int] = set()
+    configs = (model.config, getattr(model, "generation_config", None), tokenizer)
+    for value in (getattr(config, "eos_token_id", None) for config in configs):
+        found.update([] if value is None else [value] if isinstance(value, int) else value)
+    return sorted(found)

@@ -1,0 +1,140 @@
+"""`midband train`: builds pool, model and engine from a configuration, trains, and shows how it goes.
+
+The `midband` module hands it a configuration and a client. What is computed is in `trainer.grpo`; this says it to a
+person: progress on standard error, the held-out pass rates on standard output.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from trainer.client import Client
+from trainer.errors import InvalidRequest, MissingExtra
+from trainer.training.checkpoints import Checkpoints
+from trainer.training.config import PoolSettings, TrainConfig
+from trainer.training.evaluate import PassRate
+from trainer.training.metrics import Line
+
+if TYPE_CHECKING:
+    from trainer.grpo import Result, Watch
+
+EXTRA = ("safetensors", "tokenizers", "torch", "transformers")
+
+
+def run_command(config: TrainConfig, client: Client, *, console: Console | None = None) -> "Result":
+    """Train as the configuration says, or go on with what is in its output folder, and show the result.
+
+    Raises MissingExtra without torch and transformers, InvalidRequest for what the caller got wrong.
+    """
+    console = console or Console()
+    try:
+        from trainer.graders import GRADERS
+        from trainer.grpo import train
+        from trainer.policy import Policy
+        from trainer.rollout.torch import TorchEngine
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRA:
+            raise
+        raise MissingExtra(f"training needs {error.name}: pip install 'midband[trainer]'") from error
+    begun = Checkpoints(config.output).progress()
+    if begun is None:
+        fill_pool(client, config.pool)
+    else:
+        console.print(f"Going on from step {begun.step} in {config.output}.", markup=False, soft_wrap=True)
+    policy = Policy.at_start(config)
+    engine = TorchEngine(
+        policy.model,
+        policy.tokenizer,
+        GRADERS[config.model.grader],
+        max_new_tokens=config.model.max_new_tokens,
+        temperature=config.model.temperature,
+        seed=config.seed,
+        batch_size=config.model.generation_batch,
+    )
+    with progress(config) as watch:
+        result = train(config, client, policy, engine, watch=watch)
+    show(result, config.output, console)
+    return result
+
+
+def fill_pool(client: Client, settings: PoolSettings) -> None:
+    """Import the pool's prompts, if the configuration has a source for them. Raises InvalidRequest for bad rows."""
+    if settings.file is None and settings.learner is None:
+        return
+    client.create_pool(settings.name)
+    if settings.learner is not None:
+        from trainer.learner.tasks import pool_rows
+
+        rows = pool_rows(
+            settings.learner, num_train=settings.num_train, num_heldout=settings.num_heldout, seed=settings.seed
+        )
+        report = client.put_prompts(settings.name, rows)
+    else:
+        report = client.put_prompts(settings.name, Path(str(settings.file)))
+    if report.rejected:
+        first = report.errors[0]
+        raise InvalidRequest(
+            f"pool {settings.name}: {report.rejected} of {report.received} prompts were rejected; row {first.row}: "
+            f"{first.detail} ({first.code})"
+        )
+
+
+@contextmanager
+def progress(config: TrainConfig) -> Iterator["Watch"]:
+    """A progress bar on standard error; yields what `train` calls with each line of the metrics."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("step {task.fields[step]}"),
+        TextColumn("{task.fields[told]}", markup=False),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    told = {"informative": "", "held-out": ""}
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task(config.run.name, total=1.0, step=0, told="")
+
+        def watch(line: Line) -> None:
+            if line["kind"] == "evaluation":
+                told["held-out"] = in_words(PassRate(**line["overall"]))
+            elif line["judged"]:
+                told["informative"] = f"{line['informative'] / line['judged']:.0%}"
+            parts = [line["step"] / (config.stop.steps or float("inf"))]
+            parts.append(line["tokens"] / (config.stop.tokens or float("inf")))
+            words = " · ".join(f"{name} {value}" for name, value in told.items() if value)
+            bars.update(task, completed=min(1.0, max(parts)), step=line["step"], told=words)
+
+        yield watch
+
+
+def show(result: "Result", output: Path, console: Console) -> None:
+    """The held-out pass rates at the start and at the end, by stratum, and where everything is."""
+    if result.evaluations:
+        first, last = result.evaluations[0], result.evaluations[-1]
+        table = Table(title=f"Held-out pass rate of {result.run}, 95 % intervals")
+        for name in ("stratum", "prompts", f"step {first.step}", f"step {last.step}"):
+            table.add_column(name, justify="left" if name == "stratum" else "right")
+        for name, rate in [*last.strata.items(), ("all", last.overall)]:
+            before = first.overall if name == "all" else first.strata.get(name)
+            table.add_row(name, str(rate.num_prompts), in_words(before), in_words(rate))
+        console.print(table)
+    at = result.progress
+    console.print(
+        f"{at.step} steps, {at.rollouts:,} rollouts, {at.tokens:,} generated tokens; stopped: {result.stopped}.\n"
+        f"model    {Checkpoints(output).latest()}\nfigures  {output / 'metrics.jsonl'}",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def in_words(rate: PassRate | None) -> str:
+    """`31.4 % (28.0 – 35.0)`."""
+    if rate is None or rate.estimate is None:
+        return "–"
+    return f"{100 * rate.estimate:.1f} % ({100 * rate.low:.1f} – {100 * rate.high:.1f})"

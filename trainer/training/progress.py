@@ -1,0 +1,83 @@
+"""How far a training run has come, and what a step of it took: counters to be kept, seconds and figures to be told.
+
+`trainer.grpo` counts with it, `checkpoints` keeps it. Knows groups of rollouts, no tensors and no files.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from trainer.rollout.base import RolloutGroup
+from trainer.training.metrics import Line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a run has come on the branch that survives."""
+
+    step: int = 0  # updates made; the index of the next draw and the version of the weights
+    tokens: int = 0  # generated for training batches
+    rollouts: int = 0
+    metrics_bytes: int = 0  # of the lines written so far
+    branch: int = 0  # of the run on the service, when this was written
+
+    def after(self, groups: Sequence[RolloutGroup]) -> "Progress":
+        """One update further, on these groups."""
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        return replace(
+            self,
+            step=self.step + 1,
+            tokens=self.tokens + sum(rollout.tokens or 0 for rollout in rollouts),
+            rollouts=self.rollouts + len(rollouts),
+        )
+
+
+class Laps:
+    """How long the parts of a step took, each from the end of the one before."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._since_s = time.perf_counter()
+
+    def end(self, name: str) -> None:
+        now_s = time.perf_counter()
+        self.seconds[name], self._since_s = now_s - self._since_s, now_s
+
+
+def step_costs(groups: Sequence[RolloutGroup], laps: Laps) -> dict[str, float]:
+    """A step's seconds by phase, as the service books them; what an evaluation took is in none of them.
+
+    Grading is what is left of the rollouts' time once the engine has said how long it generated; an engine that does
+    not say leaves all of it to generation. Idle is the wait for the service, during which nothing is computed.
+    """
+    rollouts_s = laps.seconds["rollouts"]
+    said_s = sum(rollout.seconds or 0.0 for group in groups for rollout in group.rollouts)
+    generation_s = min(said_s, rollouts_s) if said_s else rollouts_s
+    return {
+        "accelerators": 1.0,
+        "generation_s": generation_s,
+        "scoring_s": rollouts_s - generation_s,
+        "update_s": laps.seconds["update"],
+        "idle_s": laps.seconds["draw"] + laps.seconds["report"],
+    }
+
+
+def step_line(at: Progress, groups: Sequence[RolloutGroup], judged: Sequence[bool]) -> Line:
+    """The line of a step: `at` is after it; `judged` says of each group that counted whether it was informative."""
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    outcomes = [rollout.outcome for rollout in rollouts if rollout.outcome is not None]
+    return {
+        "kind": "step",
+        "step": at.step,
+        "tokens": at.tokens,
+        "rollouts": at.rollouts,
+        "branch": at.branch,
+        "tickets": len(groups),
+        "judged": len(judged),
+        "informative": sum(judged),
+        "inverse_yield": len(judged) / sum(judged) if any(judged) else None,
+        "pass_rate": fmean(outcomes) if outcomes else None,  # of what was drawn, which is not the pool's
+        "answer_tokens": fmean(rollout.tokens or 0 for rollout in rollouts),
+        "truncated": fmean(rollout.status == "truncated" for rollout in rollouts),
+    }
