@@ -9,7 +9,10 @@ BIN := $(VENV)/bin
 # Download of the base and the `page` extra into an empty environment, measured with pip on Linux x86-64, 2026-11-30.
 DOWNLOAD_MB := 106
 # The same with the tools that the tests and checks use.
-DEV_DOWNLOAD_MB := 146
+DEV_DOWNLOAD_MB := 350
+# The torch that the tests run on: its CPU build where pip finds one. A newer release may bring several GB of libraries
+# for accelerators with it.
+TORCH := torch==2.13.0
 
 # One thread a process: two that spin beside any other load are many times slower than one.
 export OMP_NUM_THREADS := 1
@@ -79,7 +82,7 @@ $(VENV)/.run-ready: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.dev-ready: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing midband and its tools into $(VENV). In an empty environment this downloads about $(DEV_DOWNLOAD_MB) MB."
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,page,postgres]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH) -e '.[dev,page,postgres,trainer]'
 	@touch $@ $(VENV)/.run-ready
 
 $(LOWEST)/.ready: pyproject.toml tests/lower_bounds.py
