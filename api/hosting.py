@@ -9,19 +9,21 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import numpy as np
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.db.runs import StoredRun
 from api.errors import Busy, ServiceError
-from api.store import RunArchive, RunStore
+from api.store import Checkpoints, RunArchive, RunStore
 from selector.engine import RunEngine
 from selector.errors import SelectorError
-from selector.events import Event
+from selector.events import CheckpointMade, Event
+from selector.pool import PoolState
 
 MAX_WAITING = 4_096  # commands of one run; beyond it callers are told to come back
 MAX_SHARED = 256  # commands that share a commit
@@ -32,16 +34,29 @@ logger = logging.getLogger("midband.api")
 
 @dataclass(slots=True)
 class Work:
-    """What a command may use: the engine, the time, and `apply`, which also puts the event on its way to the log."""
+    """What a command may use: the engine, the time, and `apply`, which also puts the event on its way to the log.
+
+    It is the engine's archive too, as a checkpoint and a restore to it may share a commit.
+    """
 
     engine: RunEngine
     archive: RunArchive
     now: float
     added: list[Event] = field(default_factory=list)
+    checkpoints: Checkpoints = field(default_factory=dict)
 
     def apply(self, event: Event) -> None:
         self.engine.apply(event)
         self.added.append(event)
+        if isinstance(event, CheckpointMade):
+            self.checkpoints[self.engine.state.seq] = self.engine.state.rewindable()
+
+    def pool(self, revision: int) -> PoolState:
+        return self.archive.pool(revision)
+
+    def rewound(self, position: int) -> Mapping[str, np.ndarray]:
+        known = self.checkpoints.get(position)
+        return self.archive.rewound(position) if known is None else known
 
     def expire(self) -> None:
         """Ends tickets whose deadline has passed."""
@@ -119,7 +134,7 @@ class RunHost:
                         raise  # it changed the state and then failed: none of this round may stand
                     results.append((future, None, error))
             if work.added:
-                self._store.append(self.run, self._engine, work.added, work.now)
+                self._store.append(self.run, self._engine, work.added, work.checkpoints, work.now)
                 self._snapshot_when_due(self._engine, work.now)
         except BaseException as error:
             self._engine = None

@@ -108,7 +108,7 @@ class RunService:
         report = await asyncio.to_thread(lambda: convert.to_report(read_body()))
 
         def command(work: Work) -> dict[str, Any]:
-            decision = work.engine.report(report)
+            decision = work.engine.report(report, now=work.now)
             if decision.event is not None:
                 work.apply(decision.event)
             return views.report_answer(work.engine.state, decision)
@@ -152,7 +152,7 @@ class RunService:
                 in_flight=request.in_flight,
                 restore_id=request.restore_id,
                 now=work.now,
-                archive=work.archive,
+                archive=work,
             )
             if event is not None:
                 reopened = work.engine.state.completed

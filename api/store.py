@@ -20,13 +20,14 @@ from api.db.session import read, write
 from selector.config import RunConfig
 from selector.engine import RunEngine
 from selector.errors import SnapshotDamaged
-from selector.events import CheckpointMade, Event, Restored, RunCompleted
+from selector.events import Event, Restored, RunCompleted
 from selector.pool import PoolState
 from selector.replay import replay
 from selector.snapshot import pack, restore_snapshot, snapshot, unpack
 
 POOLS_KEPT = 4  # revisions of pools in memory that no engine holds
 SNAPSHOTS_KEPT = 2
+Checkpoints = dict[int, dict[str, np.ndarray]]  # position in the log -> what a restore to it takes back
 
 
 class RunStore:
@@ -71,14 +72,15 @@ class RunStore:
             run_queries.append_events(connection, run_id, 1, events, at)
         return StoredRun(id=run_id, name=name, pool_id=pool_id, request=request, completed=False)
 
-    def append(self, run: StoredRun, engine: RunEngine, events: Sequence[Event], at: float) -> None:
-        """Adds events that the engine has applied, in one transaction; a checkpoint's state is kept beside it."""
+    def append(
+        self, run: StoredRun, engine: RunEngine, events: Sequence[Event], checkpoints: Checkpoints, at: float
+    ) -> None:
+        """Adds events that the engine has applied, in one transaction, and the state at each checkpoint."""
         first_seq = engine.state.seq - len(events) + 1
         with write(self.database) as connection:
             run_queries.append_events(connection, run.id, first_seq, events, at)
-            if isinstance(events[-1], CheckpointMade):
-                rewindable = pack(engine.state.rewindable(), {})
-                run_queries.save_snapshot(connection, run.id, engine.state.seq, REWIND, rewindable, at)
+            for position, rewindable in checkpoints.items():
+                run_queries.save_snapshot(connection, run.id, position, REWIND, pack(rewindable, {}), at)
             if any(isinstance(event, (RunCompleted, Restored)) for event in events):
                 run_queries.set_completed(connection, run.id, engine.state.completed)
 

@@ -69,7 +69,7 @@ class Policy:
         coefficient_B = factor * sequence_coefficients(
             ticket_B,
             torch.tensor([len(rollout.completion_ids) for rollout in rollouts], dtype=torch.int64),
-            torch.tensor([1.0 if group.ticket.weight is None else group.ticket.weight for group in groups]),
+            torch.tensor([1.0 if (w := group.ticket.weight) is None else w for group in groups], dtype=torch.float64),
             torch.tensor([group.ticket.group_size for group in groups]),
             self.config.loss.aggregation,
             constant_length=self.config.loss.constant_length,

@@ -39,6 +39,7 @@ def test_the_service_learns_all_that_was_done(uninterrupted: tuple[TrainConfig, 
         info, costs = client.run("tiny"), client.costs("tiny")
         steps = [line["event"] for line in client.events("tiny") if line["kind"] == "step_recorded"]
         claim = client.audit("tiny").claim_realised
+        assert client.draw("tiny", 11, 8, policy_version=11).reason == "run_complete"
     heldout = 4 * 6 * 2  # looks at steps 0, 5, 10 and 11
     assert (info.tickets.open, info.tickets.void) == (0, 0)
     assert info.rollouts.scored == 11 * 8 * 4 + heldout

@@ -49,8 +49,8 @@ class Checkpoints:
         self.folder = output / "checkpoints"
 
     def latest(self) -> Path | None:
-        """The folder of the latest whole checkpoint."""
-        return max((path for path in self.folder.glob("step-*") if path.suffix != PARTIAL), default=None)
+        """The folder of the latest checkpoint."""
+        return max(self._whole(), default=None)
 
     def progress(self) -> Progress | None:
         """How far the latest checkpoint is; None: the run has not begun."""
@@ -69,9 +69,12 @@ class Checkpoints:
         _write(partial / "progress.json", asdict(progress))
         shutil.rmtree(target, ignore_errors=True)
         partial.replace(target)
-        for old in sorted(path for path in self.folder.glob("step-*") if path.is_dir())[:-KEPT]:
+        for old in sorted(self._whole())[:-KEPT]:
             shutil.rmtree(old)
         return target
+
+    def _whole(self) -> list[Path]:
+        return [path for path in self.folder.glob("step-*") if path.suffix != PARTIAL]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,8 +145,7 @@ def _scored(group: RolloutGroup) -> list[float]:
 def _effective_number(means: Sequence[float], estimate: float, num_rollouts: int) -> float:
     """Independent trials that these prompts are worth, between their number and that of their rollouts."""
     variance = fmean((mean - estimate) ** 2 for mean in means)
-    single = estimate * (1 - estimate)
+    single = estimate * (1 - estimate)  # never below the variance, as the means are in [0, 1]
     if single <= 0:
         return len(means)
-    most = float(num_rollouts)
-    return max(float(len(means)), min(most, len(means) * single / variance if variance > 0 else most))
+    return min(float(num_rollouts), len(means) * single / variance) if variance > 0 else float(num_rollouts)

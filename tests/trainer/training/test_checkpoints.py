@@ -152,6 +152,20 @@ def test_a_run_that_ended_can_be_made_longer(tmp_path: Path, uninterrupted: tupl
     assert drawn(config)["beliefs"] == drawn(whole)["beliefs"]
 
 
+def test_a_look_at_the_step_of_a_checkpoint_is_not_taken_again(tmp_path: Path) -> None:
+    config = make_config(tmp_path, evaluation={"every": 3}, checkpoints={"every": 3}, stop={"steps": 4})
+    with pytest.raises(Killed):
+        run(config, killed_in(4))
+    run(config)
+    assert [line["step"] for line in told(config) if line["kind"] == "evaluation"] == [0, 3, 4]
+
+
+def test_the_latest_two_checkpoints_are_kept(uninterrupted: tuple[TrainConfig, Policy, Result]) -> None:
+    config, _, _ = uninterrupted
+    kept = sorted(path.name for path in (config.output / "checkpoints").iterdir())
+    assert kept == ["step-00000009", "step-00000011"]
+
+
 def test_a_run_that_is_done_is_left_alone(uninterrupted: tuple[TrainConfig, Policy, Result]) -> None:
     config, _, result = uninterrupted
     before = (config.output / "metrics.jsonl").read_bytes()

@@ -1,0 +1,71 @@
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from api.db.imports import import_rows
+from api.db.migrate import upgrade
+from api.db.pools import create_pool
+from api.db.session import create_database
+from api.hosting import RunHost, Work
+from api.store import RunStore
+from selector.config import RunConfig
+from selector.drawing import DrawRequest
+from selector.policies import PRESETS
+
+
+class OneRound(Executor):
+    """Holds back what is submitted until `go`, so that commands of a run wait together and share a commit."""
+
+    def __init__(self) -> None:
+        self._held: list[Any] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self._held.append(fn)
+        return Future()
+
+    def go(self) -> None:
+        held, self._held = self._held, []
+        with ThreadPoolExecutor(1) as pool:
+            for fn in held:
+                pool.submit(fn).result()
+
+
+def test_a_restore_finds_a_checkpoint_that_shares_its_commit(tmp_path: Path) -> None:
+    database = create_database(f"sqlite:///{tmp_path}/m.db")
+    upgrade(database)
+    pool, _ = create_pool(database, "p", None, at=0.0)
+    import_rows(database, "p", [{"key": f"k{i}"} for i in range(20)], replace=False, at=0.0)
+    store = RunStore(database)
+    run = store.begin("r", pool.id, {"name": "r"}, RunConfig(pool="p", policy=PRESETS["uniform"].config), 0.0)
+    executor = OneRound()
+    host = RunHost(run, store, executor)
+
+    def draw(work: Work) -> None:
+        event = work.engine.draw(
+            DrawRequest(index=len(work.engine.state.batches), size=4, policy_version=7, group_size=8), now=0.0
+        )
+        assert event is not None
+        work.apply(event)
+
+    def checkpoint(work: Work) -> None:
+        event, _ = work.engine.checkpoint(1)
+        assert event is not None
+        work.apply(event)
+
+    def restore(work: Work) -> None:
+        event = work.engine.restore(1, beliefs="rewind", in_flight="reissue", restore_id="once", now=0.0, archive=work)
+        assert event is not None
+        work.apply(event)
+
+    futures = [host.submit(command) for command in (draw, checkpoint, draw, restore)]
+    executor.go()
+    for future in futures:
+        future.result(timeout=0)
+    loaded = store.load(run).state
+    assert (loaded.branch, loaded.policy_version, loaded.train_draws, len(loaded.book.open)) == (1, 7, 1, 4)
+    live = host.submit(lambda work: work.engine.state)
+    executor.go()
+    assert np.array_equal(live.result(timeout=0).rows["credit_N"], loaded.rows["credit_N"])
+    database.dispose()
