@@ -1,9 +1,11 @@
-"""Digit puzzles with a right rule and a systematic wrong one, and pools of them for the service.
+"""Puzzles with a right rule and a systematic wrong one, and pools of them for the service.
 
-A prompt is `sort 40917=`, its answer `01479`. The warm start teaches a model to follow the right rule in a share of
-the cases, which falls with the length and with a small first digit, and a wrong rule that is just as regular in the
-others. Reinforcement then has something to sharpen, and what it sharpens holds for prompts it never saw.
-Knows nothing of models or of the service beyond the names of a pool's fields.
+A prompt is `ad 40917=`: do with these digits what `a` says or what `d` says, `01479` or `97410`. Each pair of letters
+is an operation, the category of its prompts. The warm start shows a model each of them done by its right rule in a
+share of the cases and by the other, just as regular, in the rest; only reward can tell which is meant. Every rule is
+the right one of four operations and the wrong one of four others, and the right one stands first in half of them: so
+what is learned about one operation says little about the next, and everything about its other prompts.
+Knows nothing of models, and of the service only the names of a pool's fields.
 """
 
 import hashlib
@@ -16,55 +18,55 @@ from typing import Any, Literal, get_args
 PoolName = Literal["mild", "wasteful"]
 Digits = list[int]
 
-LENGTHS = range(3, 9)
+LENGTHS = (4, 5, 6)
 MAX_ANSWER_TOKENS = LENGTHS[-1] + 1  # one a digit, and the end
-LOGIT_PER_DIGIT = -1.3  # log-odds of the right rule lost by each further digit
-LOGIT_PER_FIRST_DIGIT = 0.35  # and gained by each step of the first digit: the spread within a kind
-MIDDLE_DIGIT = 4.5
+
+RULES: Mapping[str, Callable[[Digits], Digits]] = {
+    "a": sorted,  # ascending
+    "b": lambda digits: digits[::-1],  # backwards
+    "m": lambda digits: _shift(digits, 1),  # one more
+    "r": lambda digits: digits[-1:] + digits[:-1],  # rotated to the right
+    "p": lambda digits: _pairs_swapped(digits),
+    "u": lambda digits: digits,  # unchanged
+    "d": lambda digits: sorted(digits, reverse=True),  # descending
+    "n": lambda digits: [9 - digit for digit in digits],  # nines complement
+    "l": lambda digits: _shift(digits, -1),  # one less
+    "t": lambda digits: digits[1:] + digits[:1],  # turned to the left
+    "f": lambda digits: _shift(digits, 5),  # five more
+    "e": lambda digits: [digits[-1], *digits[1:-1], digits[0]],  # ends swapped
+}
+RULES_APART = (1, 5)  # which places of that list make a pair; each pair makes two operations, one a rule
+NUM_OPERATIONS = 2 * len(RULES) * len(RULES_APART)
+LOGIT_EASIEST, LOGIT_HARDEST = 4.0, -9.0  # log-odds of the right rule; the operations are spread evenly between
+LADDER_STRIDE = 11  # has no factor with NUM_OPERATIONS: neighbours in the list are far apart on the ladder
+LOGIT_PER_DIGIT = -0.5  # of each digit beyond a middling length: the spread within an operation, with the next
+LOGIT_PER_FIRST_DIGIT = 0.3  # of each step of the first digit beyond a middling one
+MIDDLE_LENGTH, MIDDLE_DIGIT = 5, 4.5
+
 RESERVED_EVERY = 8  # one text in so many is held out, from the warm start and from every pool's train split
 HOPELESS_BELOW = 0.03  # share of the right rule under which hardly a group of 8 has a success
 MASTERED_ABOVE = 0.97
-WASTEFUL_TIMES = 8  # as many hopeless prompts of a kind as others, in the wasteful pool
-MAX_TRIES = 200  # for one new text of a kind, before it counts as exhausted
+WASTEFUL_TIMES = 6  # as many prompts of a hopeless operation as of another, in the wasteful pool
+MAX_TRIES = 200  # for one new text of an operation, before it counts as exhausted
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """What is asked, how it is got right and how it is got wrong, and how often right at the shortest length."""
+class Operation:
+    """A pair of letters, which of them is meant, and how often it is shown so."""
 
-    right: Callable[[Digits], Digits]
-    wrong: Callable[[Digits], Digits]
-    logit_right: float  # at three digits and a middling first one
+    name: str
+    right: str  # a letter of RULES
+    wrong: str
+    logit_right: float  # at middling length and first digit
 
-
-FAMILIES: Mapping[str, Family] = {
-    "sort": Family(sorted, lambda digits: sorted(digits, reverse=True), 3.0),
-    "flip": Family(lambda digits: digits[::-1], lambda digits: digits, 2.0),
-    "next": Family(lambda digits: _shift(digits, 1), lambda digits: _shift(digits, -1), 4.0),
-    "roll": Family(lambda digits: digits[1:] + digits[:1], lambda digits: digits[-1:] + digits[:-1], 1.0),
-    "add": Family(lambda digits: _shift(digits, digits[-1]), lambda digits: _shift(digits, digits[0]), 0.5),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A family at one length: the category that a pool's prompts are grouped by."""
-
-    family: str
-    length: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.family}-{self.length}"
-
-    def share_right(self, first_digit: float = MIDDLE_DIGIT) -> float:
+    def share_right(self, length: int = MIDDLE_LENGTH, first_digit: float = MIDDLE_DIGIT) -> float:
         """Chance that the warm start shows the right rule, in (0, 1): 1 / (1 + e^-logit).
 
-        logit = the family's − 1.3 · (length − 3) + 0.35 · (first digit − 4.5).
+        logit = the operation's − 0.5 · (length − 5) + 0.3 · (first digit − 4.5).
         """
         logit = (
-            FAMILIES[self.family].logit_right
-            + LOGIT_PER_DIGIT * (self.length - LENGTHS[0])
+            self.logit_right
+            + LOGIT_PER_DIGIT * (length - MIDDLE_LENGTH)
             + LOGIT_PER_FIRST_DIGIT * (first_digit - MIDDLE_DIGIT)
         )
         return 1 / (1 + math.exp(-logit))
@@ -74,7 +76,7 @@ class Kind:
 class Puzzle:
     """One prompt: its text, the right answer, the wrong one, and the share of right ones in the warm start."""
 
-    kind: Kind
+    operation: Operation
     content: str
     answer: str
     wrong: str
@@ -86,32 +88,48 @@ class Puzzle:
         return hashlib.blake2b(self.content.encode(), digest_size=1).digest()[0] % RESERVED_EVERY == 0
 
 
-KINDS = tuple(Kind(family, length) for family in FAMILIES for length in LENGTHS)
+def _operations() -> tuple[Operation, ...]:
+    letters = list(RULES)
+    rung = (LOGIT_HARDEST - LOGIT_EASIEST) / (NUM_OPERATIONS - 1)
+    made: list[Operation] = []
+    for apart in RULES_APART:
+        for place, one in enumerate(letters):
+            other = letters[(place + apart) % len(letters)]
+            for right, wrong in ((one, other), (other, one)):
+                name = right + wrong if place % 2 == 0 else wrong + right
+                logit = LOGIT_EASIEST + rung * (len(made) * LADDER_STRIDE % NUM_OPERATIONS)
+                made.append(Operation(name, right, wrong, logit))
+    return tuple(made)
 
 
-def puzzle(kind: Kind, digits: Digits) -> Puzzle:
+OPERATIONS = _operations()
+
+
+def puzzle(operation: Operation, digits: Digits) -> Puzzle:
     """The prompt that asks this of these digits."""
-    family = FAMILIES[kind.family]
     return Puzzle(
-        kind, f"{kind.family} {_text(digits)}=", _text(family.right(digits)), _text(family.wrong(digits)),
-        kind.share_right(digits[0]),
-    )  # fmt: skip
+        operation,
+        content=f"{operation.name} {_text(digits)}=",
+        answer=_text(RULES[operation.right](digits)),
+        wrong=_text(RULES[operation.wrong](digits)),
+        share_right=operation.share_right(len(digits), digits[0]),
+    )
 
 
-def draw_puzzle(kind: Kind, rng: random.Random, *, heldout: bool) -> Puzzle:
-    """A random prompt of this kind and split whose two rules disagree."""
+def draw_puzzle(operation: Operation, rng: random.Random, *, heldout: bool) -> Puzzle:
+    """A random prompt of this operation and split whose two rules disagree."""
     while True:
-        drawn = puzzle(kind, [rng.randrange(10) for _ in range(kind.length)])
+        drawn = puzzle(operation, [rng.randrange(10) for _ in range(rng.choice(LENGTHS))])
         if drawn.answer != drawn.wrong and drawn.heldout == heldout:
             return drawn
 
 
 def pool_rows(name: PoolName, *, num_train: int, num_heldout: int, seed: int) -> list[dict[str, Any]]:
-    """Rows of a pool as the service imports them, in random order; both splits have the same mixture of kinds.
+    """Rows of a pool as the service imports them, in random order; both splits have the same mixture of operations.
 
-    `mild` has all kinds alike. In `wasteful` most prompts are of kinds that the warm start leaves hopeless, and the
-    mastered kind counts double. The same arguments give the same rows. Raises ValueError for an unknown name and for
-    more prompts than there are different ones.
+    `mild` has all operations alike. In `wasteful` most prompts are of operations that the warm start leaves hopeless.
+    The same arguments give the same rows. Raises ValueError for an unknown name, and for more prompts than there are
+    different ones.
     """
     if name not in get_args(PoolName):
         raise ValueError(f"no pool is called {name!r}: there are {', '.join(get_args(PoolName))}")
@@ -119,8 +137,8 @@ def pool_rows(name: PoolName, *, num_train: int, num_heldout: int, seed: int) ->
     rows = [
         _row(drawn)
         for heldout, size in ((False, num_train), (True, num_heldout))
-        for kind, count in zip(KINDS, _apportion(_weights(name), size), strict=True)
-        for drawn in _different(kind, count, rng, heldout=heldout)
+        for operation, count in zip(OPERATIONS, _apportion(_weights(name), size), strict=True)
+        for drawn in _different(operation, count, rng, heldout=heldout)
     ]
     rng.shuffle(rows)
     return rows
@@ -134,8 +152,9 @@ def stratum(share_right: float) -> str:
 
 def _weights(name: PoolName) -> list[float]:
     if name == "mild":
-        return [1.0] * len(KINDS)
-    return [float(WASTEFUL_TIMES) if stratum(kind.share_right()) == "hopeless" else 1.0 for kind in KINDS]
+        return [1.0] * NUM_OPERATIONS
+    hopeless = [stratum(operation.share_right()) == "hopeless" for operation in OPERATIONS]
+    return [float(WASTEFUL_TIMES) if one else 1.0 for one in hopeless]
 
 
 def _apportion(weights: list[float], size: int) -> list[int]:
@@ -148,18 +167,16 @@ def _apportion(weights: list[float], size: int) -> list[int]:
     return counts
 
 
-def _different(kind: Kind, count: int, rng: random.Random, *, heldout: bool) -> list[Puzzle]:
+def _different(operation: Operation, count: int, rng: random.Random, *, heldout: bool) -> list[Puzzle]:
     found: dict[str, Puzzle] = {}
     while len(found) < count:
         for _ in range(MAX_TRIES):
-            drawn = draw_puzzle(kind, rng, heldout=heldout)
+            drawn = draw_puzzle(operation, rng, heldout=heldout)
             if drawn.content not in found:
                 break
         else:
             split = "held-out" if heldout else "train"
-            raise ValueError(
-                f"{kind.name} has hardly more than {len(found)} {split} prompts, got {count}: ask for fewer"
-            )
+            raise ValueError(f"{operation.name} has about {len(found)} {split} prompts, got {count}: ask for fewer")
         found[drawn.content] = drawn
     return list(found.values())
 
@@ -169,10 +186,15 @@ def _row(drawn: Puzzle) -> dict[str, Any]:
         "key": drawn.content.rstrip("=").replace(" ", "-"),
         "content": drawn.content,
         "answer": drawn.answer,
-        "category": drawn.kind.name,
+        "category": drawn.operation.name,
         "split": "heldout" if drawn.heldout else "train",
         "meta": {"share_right": round(drawn.share_right, 4), "stratum": stratum(drawn.share_right)},
     }
+
+
+def _pairs_swapped(digits: Digits) -> Digits:
+    """The first with the second, the third with the fourth; a last one without a neighbour stays."""
+    return [digit for place in range(0, len(digits), 2) for digit in reversed(digits[place : place + 2])]
 
 
 def _shift(digits: Digits, by: int) -> Digits:

@@ -19,10 +19,10 @@ from torch.nn import functional
 from transformers import LlamaForCausalLM
 
 from trainer.learner.model import WEIGHTS, new_learner, save_learner
-from trainer.learner.tasks import FAMILIES, KINDS, LENGTHS, MAX_ANSWER_TOKENS, draw_puzzle
+from trainer.learner.tasks import LENGTHS, MAX_ANSWER_TOKENS, OPERATIONS, draw_puzzle
 from trainer.learner.tokenizer import END, PAD, VOCABULARY
 
-MAX_PROMPT_TOKENS = max(map(len, FAMILIES)) + LENGTHS[-1] + 2  # the name, a blank, the digits, the equals sign
+MAX_PROMPT_TOKENS = LENGTHS[-1] + 4  # two letters, a blank, the digits and the equals sign
 NUM_STEPS = 1_200
 BATCH_SIZE = 256
 LEARNING_RATE = 3e-3
@@ -43,10 +43,10 @@ class Examples:
 
 
 def draw_examples(size: int, rng: random.Random) -> Examples:
-    """Random prompts of the train split, all kinds alike."""
+    """Random prompts of the train split, all operations alike."""
     prompts, answers = [], []
     for _ in range(size):
-        drawn = draw_puzzle(rng.choice(KINDS), rng, heldout=False)
+        drawn = draw_puzzle(rng.choice(OPERATIONS), rng, heldout=False)
         target = drawn.answer if rng.random() < drawn.share_right else drawn.wrong
         prompt, answer = _ids(drawn.content), [*_ids(target), VOCABULARY[END]]
         prompts.append([VOCABULARY[PAD]] * (MAX_PROMPT_TOKENS - len(prompt)) + prompt)

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from trainer.learner import tasks
 from trainer.learner.tasks import (
     LENGTHS,
     MAX_ANSWER_TOKENS,
     OPERATIONS,
     RESERVED_EVERY,
+    RULES,
     PoolName,
     draw_puzzle,
     pool_rows,
@@ -24,33 +26,36 @@ POOLS: list[PoolName] = ["mild", "wasteful"]
 @pytest.mark.parametrize(
     ("rule", "result"),
     [
-        ("ascending", "01479"),
-        ("backwards", "71904"),
-        ("one more", "51028"),
-        ("rotated left", "09174"),
-        ("plus the last", "17684"),
-        ("unchanged", "40917"),
-        ("descending", "97410"),
-        ("nines complement", "59082"),
-        ("one less", "39806"),
-        ("rotated right", "74091"),
-        ("plus the first", "84351"),
-        ("ends swapped", "70914"),
+        ("a", "01479"),
+        ("b", "71904"),
+        ("m", "51028"),
+        ("r", "74091"),
+        ("p", "04197"),
+        ("u", "40917"),
+        ("d", "97410"),
+        ("n", "59082"),
+        ("l", "39806"),
+        ("t", "09174"),
+        ("f", "95462"),
+        ("e", "70914"),
     ],
 )
-def test_each_rule_does_what_its_name_says(rule: str, result: str) -> None:
-    operation = next(one for one in OPERATIONS if one.right == rule)
-    made = puzzle(operation, [4, 0, 9, 1, 7])
-    assert (made.content, made.answer) == (f"{operation.name} 40917=", result)
+def test_each_rule_does_what_its_letter_stands_for(rule: str, result: str) -> None:
+    for operation in OPERATIONS:
+        made = puzzle(operation, [4, 0, 9, 1, 7])
+        assert made.content == f"{operation.name} 40917="
+        assert rule not in operation.name or result in (made.answer, made.wrong)
 
 
-def test_every_rule_is_right_and_wrong_equally_often_and_no_pair_has_a_preferred_side() -> None:
+def test_nothing_but_the_operation_itself_tells_which_of_its_letters_is_meant() -> None:
     assert len({one.name for one in OPERATIONS}) == len(OPERATIONS) == 48
+    assert all({*one.name} == {one.right, one.wrong} for one in OPERATIONS)
     for rules in ([one.right for one in OPERATIONS], [one.wrong for one in OPERATIONS]):
         assert set(Counter(rules).values()) == {4}
     pairs = {(one.right, one.wrong) for one in OPERATIONS}
     assert {(wrong, right) for right, wrong in pairs} == pairs
-    assert all(right != wrong for right, wrong in pairs)
+    for letter in RULES:
+        assert sum(one.right == letter == one.name[0] for one in OPERATIONS) == 2
 
 
 def test_operations_are_spread_from_mastered_to_hopeless() -> None:
@@ -135,9 +140,10 @@ def test_the_pools_waste_what_their_names_say(group_size: int) -> None:
     assert 0.8 < degenerate["wasteful"] < 0.9
 
 
-def test_more_prompts_than_there_are_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"bap has about \d+ held-out prompts, got 200000: ask for fewer"):
-        pool_rows("mild", num_train=0, num_heldout=200_000 * len(OPERATIONS), seed=0)
+def test_more_prompts_than_there_are_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "LENGTHS", (2,))
+    with pytest.raises(ValueError, match=r"ab has about \d+ held-out prompts, got 20: ask for fewer"):
+        pool_rows("mild", num_train=0, num_heldout=20 * len(OPERATIONS), seed=0)
 
 
 def test_an_unknown_pool_is_refused_by_name() -> None:
