@@ -277,7 +277,7 @@ def test_a_run_without_weights_claims_no_more_than_it_did() -> None:
     assert claim_realised(session.state, audit_run(session.state)).type is ClaimType.MODIFIED
 
 
-# The selected stream lies (C29)
+# The selected stream lies
 
 
 @pytest.mark.parametrize("weights", ["none", "horvitz_thompson"])

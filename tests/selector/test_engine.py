@@ -60,7 +60,7 @@ def test_a_run_begins_with_its_configuration_and_its_pool() -> None:
 
 
 def test_asking_again_gives_the_same_batch_whatever_happened_since() -> None:
-    """C18, C27: a new client asks for draws 0 to 3 again."""
+    """A new client asks for draws 0 to 3 again."""
     session = Session(make_config(**HORVITZ), make_pool(30))
     batches = [session.draw(index, 4, policy_version=index) for index in range(4)]
     drawn = [what_was_drawn(batch) for batch in batches]
@@ -238,7 +238,7 @@ def test_a_probe_in_flight_blocks_its_prompt() -> None:
 
 
 def test_a_short_answer_says_why_and_loses_nothing() -> None:
-    """C03: four prompts of which three are in flight; then a pool of three."""
+    """Four prompts of which three are in flight; then a pool of three."""
     session = Session(make_config(), make_pool(4))
     session.draw(0, 3)
 
@@ -280,7 +280,7 @@ def test_repeats_come_only_when_asked_for_and_share_the_places() -> None:
 
 
 def test_the_divisor_is_honoured_before_rollout() -> None:
-    """C28: six prompts of four rollouts for five ranks."""
+    """Six prompts of four rollouts for five ranks."""
     session = Session(make_config(), make_pool(40))
 
     event = session.draw(0, 6, divisor=5).event
@@ -290,7 +290,7 @@ def test_the_divisor_is_honoured_before_rollout() -> None:
 
 
 def test_draws_ahead_of_the_reports_carry_their_lag() -> None:
-    """C16: the next batch is asked for before the last one is in; six are drawn first; one is never reported."""
+    """The next batch is asked for before the last one is in; six are drawn first; one is never reported."""
     session = Session(make_config(), make_pool(60))
     batches = [session.draw(index, 3, policy_version=index) for index in range(6)]
     for index in range(6, 12):
@@ -371,7 +371,7 @@ def test_a_revisit_period_that_cannot_be_kept_is_refused_at_the_first_draw() -> 
 
 
 def test_a_ticket_past_its_deadline_counts_what_it_has_if_that_is_enough() -> None:
-    """C14: by a deadline."""
+    """By a deadline."""
     session = Session(make_config(ticket_ttl_s=60.0, min_rollouts=3))
     session.draw(0, 3)
     session.report(0, numbered(n0=1.0, n2=0.0, n3=0.0))
@@ -526,7 +526,7 @@ def test_the_estimator_of_a_run_cannot_change() -> None:
 
 
 def test_a_pool_edit_is_seen_by_the_next_draw_and_history_stays() -> None:
-    """C21: prompts go and come; what is known of the others stays theirs."""
+    """Prompts go and come; what is known of the others stays theirs."""
     session = Session(make_config(), make_pool(10))
     session.answer_batch(session.draw(0, 10), lambda row, index, n: float(n < row % 5))
     means = session.state.beliefs().mean_N

@@ -90,7 +90,7 @@ def test_deciding_changes_nothing() -> None:
 @settings(max_examples=30)
 @given(st.data())
 def test_the_order_of_arrival_changes_nothing(data: st.DataObject) -> None:
-    """C14: rollouts one by one, from several workers, for several tickets at once."""
+    """Rollouts one by one, from several workers, for several tickets at once."""
     groups = [
         [rollout(1.0, tokens=3), rollout(0.0, tokens=5), rollout(0.5, reward=None), error(tokens=7)],
         [rollout(0.1), rollout(0.7), rollout(None), rollout(0.2, status=RolloutStatus.TRUNCATED)],
@@ -122,7 +122,6 @@ def test_a_wave_waits_for_its_last_rollout() -> None:
 
 
 def test_a_group_sent_twice_counts_once_and_another_one_is_a_conflict() -> None:
-    """C13."""
     session = drawn()
     session.report(0, rollouts(*MIXED))
     once = lasting(session.state)
@@ -282,7 +281,7 @@ def fragments_of_c12() -> list[RolloutIn]:
 @settings(max_examples=20)
 @given(st.permutations(fragments_of_c12()))
 def test_fragments_count_once_and_their_tokens_add_up(sent: list[RolloutIn]) -> None:
-    """C12, in any order."""
+    """In any order."""
     session = drawn()
 
     decision = session.report(0, sent)
@@ -442,7 +441,7 @@ def test_a_void_ticket_cannot_be_voided_for_another_reason_nor_a_reported_one_at
 
 
 def test_final_with_too_few_is_void_and_the_prompt_is_free_again() -> None:
-    """C14: one of the group arrived."""
+    """One of the group arrived."""
     session = drawn()
     believed = beliefs_of(session.state)
 
@@ -468,7 +467,6 @@ def test_the_minimum_is_of_scored_rollouts(scored: int, state: TicketState) -> N
 
 
 def test_seven_of_eight_are_used_and_so_are_seven_beside_an_error() -> None:
-    """C14."""
     session = Session(make_config(group_size=8))
     session.draw(0, 3)
 
@@ -581,7 +579,7 @@ def test_a_report_may_void_a_ticket_and_begin_its_next_attempt() -> None:
 
 
 def test_evidence_beyond_the_bound_is_stale_and_capacity_returns_at_once() -> None:
-    """C23: bound 4, generated at 10, the policy is at 15."""
+    """Bound 4, generated at 10, the policy is at 15."""
     session = Session(make_config(max_lag=4))
     session.draw(0, 8, policy_version=10)
     session.step(15, 15)
@@ -654,7 +652,7 @@ def test_the_nearest_version_named_is_taken_and_the_oldest_of_a_group_counts() -
 
 
 def test_twenty_draws_without_a_usable_group_raise_one_alarm() -> None:
-    """C23: all groups too old, for ever."""
+    """All groups too old, for ever."""
     session = Session(make_config(max_lag=0))
     session.step(1, 100)
     for index in range(40):
@@ -682,7 +680,7 @@ def test_a_usable_group_now_and_then_keeps_the_alarm_away() -> None:
 
 
 def test_a_rollout_without_a_score_is_a_third_state() -> None:
-    """C06: [1, none, 0, 1], [none, 1, 1, 1], all none."""
+    """[1, none, 0, 1], [none, 1, 1, 1], all none."""
     session = drawn()
 
     session.report(0, rollouts(1.0, None, 0.0, 1.0))
@@ -703,7 +701,7 @@ def test_a_rollout_without_a_score_is_a_third_state() -> None:
 
 @pytest.mark.parametrize(("signal", "informative"), [("reward", [1, 1, 0]), ("outcome", [0, 0, 1])])
 def test_difficulty_follows_the_outcome_and_the_signal_is_a_setting(signal: str, informative: list[int]) -> None:
-    """C09: a length penalty on all wrong, a bonus on all right, two functions whose sum is constant."""
+    """A length penalty on all wrong, a bonus on all right, two functions whose sum is constant."""
     session = drawn(signal=signal)
     shaped = [-0.10, -0.22, -0.31, -0.40]
 
@@ -720,7 +718,7 @@ def test_difficulty_follows_the_outcome_and_the_signal_is_a_setting(signal: str,
 
 
 def test_crashes_dressed_as_wrong_answers_do_not_lower_a_pass_rate() -> None:
-    """C10: half of the rollouts crash and arrive as reward 0; of the others half pass."""
+    """Half of the rollouts crash and arrive as reward 0; of the others half pass."""
     session = Session(make_config(group_size=8), make_pool(1))
     for index in range(50):
         batch = session.draw(index, 1)
@@ -738,7 +736,7 @@ def test_crashes_dressed_as_wrong_answers_do_not_lower_a_pass_rate() -> None:
 
 
 def test_a_truncated_rollout_counts_as_its_outcome_and_an_untouched_one_as_an_error() -> None:
-    """C10: zero tokens marked as a time-out, and a genuine one after 16 000."""
+    """Zero tokens marked as a time-out, and a genuine one after 16 000."""
     session = drawn()
     cut = RolloutStatus.TRUNCATED
 
@@ -812,7 +810,7 @@ def test_audit_tickets_of_a_train_batch_have_a_source_of_their_own() -> None:
 
 
 def test_two_groups_of_one_prompt_are_two_observations() -> None:
-    """C05: the same prompt twice in flight."""
+    """The same prompt twice in flight."""
     session = Session(make_config(), make_pool(1))
     session.draw(0, 2, allow_repeat=True)
     assert session.state.in_flight_N.tolist() == [2]

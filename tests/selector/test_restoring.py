@@ -86,7 +86,7 @@ def test_a_restored_run_goes_on_as_the_uninterrupted_one(policy: PolicyConfig, l
 
 @pytest.mark.parametrize("policy", [make_policy(), KALMAN], ids=["beta", "kalman"])
 def test_five_groups_in_flight_at_the_save_are_issued_again(policy: PolicyConfig) -> None:
-    """C17, restored twice, with rollouts of some groups in at the save and more of them after it."""
+    """Restored twice, with rollouts of some groups in at the save and more of them after it."""
     session = new_run(policy)
     train(session, range(5), 1)
     flying = session.state.batches[4]
@@ -118,7 +118,7 @@ def test_five_groups_in_flight_at_the_save_are_issued_again(policy: PolicyConfig
 @pytest.mark.parametrize("beliefs", ["rewind", "keep"])
 @pytest.mark.parametrize("in_flight", ["reissue", "void"])
 def test_what_survives_has_no_gaps_and_no_doubles(beliefs: str, in_flight: str) -> None:
-    """C17: over the surviving history every index has one batch and every ticket of it is trained once."""
+    """Over the surviving history every index has one batch and every ticket of it is trained once."""
     session = new_run()
     train(session, range(8), 2)
     session.checkpoint(40)

@@ -219,7 +219,7 @@ class TorchEngine(RolloutEngine):
             outcome = self._grader(text, ticket.answer)
         except Exception:
             # A grader meets whatever a model writes. One crash costs one rollout, by name, and not the run.
-            logger.warning("ticket %s: the grader failed on %.200r", ticket.ticket, text, exc_info=True)
+            logger.warning("ticket %s: the grader failed on an answer", ticket.ticket, exc_info=True)
             status = "error"
         if outcome is not None:
             status = "ok" if answer.finish_reason == "stop" else "truncated"
