@@ -8,7 +8,6 @@ or to `nobody` where there is no such user.
 import os
 import pwd
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -25,6 +24,20 @@ PROGRAMS = ("initdb", "postgres")
 START_LIMIT_S = 60.0
 STOP_LIMIT_S = 20.0
 POLL_S = 0.05
+
+# Becomes the server ("$@"), and leaves behind a watcher that holds the other end of our pipe: when that closes, because
+# we closed it or because we were killed, it ends the server at once (SIGQUIT) and removes the folder ($0).
+LAUNCH = """
+exec 3<&0 </dev/null
+( (
+  cat <&3 >/dev/null
+  kill -QUIT $$
+  for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 $$ || break; sleep 0.2; done
+  rm -rf "$0"
+) 2>/dev/null & )
+exec 3<&-
+exec "$@"
+"""
 
 # Tests throw the data away, so nothing need reach the disk.
 SERVER_SETTINGS = {
@@ -139,17 +152,20 @@ def _initialise(programs: Path, folder: Path, user: str | None) -> None:
 
 
 def _launch(programs: Path, folder: Path, user: str | None) -> subprocess.Popen[bytes]:
-    command = [str(programs / "postgres"), "-D", str(folder / "data"), "-k", str(folder)]
+    command = ["sh", "-c", LAUNCH, str(folder), str(programs / "postgres")]
+    command += ["-D", str(folder / "data"), "-k", str(folder)]
     for name, value in SERVER_SETTINGS.items():
         command += ["-c", f"{name}={value}"]
     with (folder / "log").open("wb") as log:
-        return subprocess.Popen(command, user=user, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        # A session of its own: what is sent to the tests' process group, as by Ctrl-C, must not reach the watcher.
+        return subprocess.Popen(
+            command, user=user, cwd=folder, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+        )
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ends the server at once: SIGQUIT is its immediate shutdown, and what it held is removed anyway."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGQUIT)
+    assert process.stdin is not None
+    process.stdin.close()
     try:
         process.wait(timeout=STOP_LIMIT_S)
     except subprocess.TimeoutExpired:
