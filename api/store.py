@@ -17,6 +17,7 @@ from api.db import runs as run_queries
 from api.db.columns import PoolColumns
 from api.db.runs import FULL, REWIND, StoredRun
 from api.db.session import read, write
+from api.version import installed_version
 from selector.config import RunConfig
 from selector.engine import RunEngine
 from selector.errors import SnapshotDamaged
@@ -86,7 +87,7 @@ class RunStore:
 
     def save(self, run: StoredRun, engine: RunEngine, at: float) -> None:
         """Stores a full snapshot and drops those no longer needed."""
-        payload = snapshot(engine.state)
+        payload = snapshot(engine.state, made_by=installed_version())
         with write(self.database) as connection:
             run_queries.save_snapshot(connection, run.id, engine.state.seq, FULL, payload, at)
             kept = run_queries.read_snapshot_positions(connection, run.id, FULL)[:SNAPSHOTS_KEPT]

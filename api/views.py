@@ -105,8 +105,8 @@ def state_names(state: RunState, rows: Sequence[int]) -> list[str]:
 def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] | None = None) -> dict[str, Any]:
     """A batch as answered, the same however often it is asked for. `texts`: row -> content and answer to include."""
     event = drawn.event
-    name = f"{state.run}:{event.branch}:{event.purpose}:{event.index}:{event.refill}"
-    assert str(TicketName(state.run, event.branch, event.purpose, event.index, event.refill, 0)) == f"{name}:0"
+    first = TicketName(state.run, event.branch, event.purpose, event.index, event.refill, 0)
+    prefix = str(first).removesuffix("0")
     weights = [None] * len(event.row_K) if event.weight_K is None else event.weight_K.tolist()
     audit = Purpose.AUDIT.value
     columns = zip(
@@ -121,7 +121,7 @@ def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] |
     )
     tickets = [
         {
-            "ticket": f"{name}:{position}",
+            "ticket": f"{prefix}{position}",
             "prompt": state.pool.keys[row],
             "purpose": audit if is_audit else event.purpose,
             "group_size": event.group_size,

@@ -64,8 +64,8 @@ def made_on() -> dict[str, str]:
     return {"numpy": np.__version__, "machine": platform.machine(), "system": platform.system()}
 
 
-def snapshot(state: RunState) -> bytes:
-    """The whole state. The pool is named by its revision and not stored."""
+def snapshot(state: RunState, *, made_by: str = "") -> bytes:
+    """The whole state. The pool is named by its revision and not stored. `made_by`: the midband that made it."""
     arrays = {
         **{f"rewindable.{name}": array for name, array in state.rewindable().items()},
         **state.book.state(),
@@ -75,6 +75,7 @@ def snapshot(state: RunState) -> bytes:
         columns = [_batch_column(batch.event, name) for batch in state.batches]
         arrays[f"batches.{name}"] = np.concatenate(columns) if columns else np.zeros(0)
     document = {
+        "made_by": made_by,
         "run": state.run,
         "config": state.config.to_dict(),
         "config_hash": state.config_hash,

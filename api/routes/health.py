@@ -4,8 +4,6 @@
 Prometheus registry) and `capabilities` (names of what is built).
 """
 
-from importlib import metadata
-
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import (
@@ -18,8 +16,7 @@ from prometheus_client import (
 )
 
 from api.schemas import CONTRACT, VersionInfo
-
-UNKNOWN_VERSION = "0+unknown"  # run from a checkout that was never installed
+from api.version import installed_version
 
 router = APIRouter(tags=["service"])
 
@@ -58,11 +55,3 @@ def new_registry() -> CollectorRegistry:
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
     return registry
-
-
-def installed_version() -> str:
-    """The installed distribution's version."""
-    try:
-        return metadata.version("midband")
-    except metadata.PackageNotFoundError:
-        return UNKNOWN_VERSION

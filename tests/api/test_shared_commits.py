@@ -7,12 +7,15 @@ import numpy as np
 from api.db.imports import import_rows
 from api.db.migrate import upgrade
 from api.db.pools import create_pool
-from api.db.session import create_database
+from api.db.runs import FULL, read_snapshots
+from api.db.session import create_database, read
 from api.hosting import RunHost, Work
 from api.store import RunStore
+from api.version import installed_version
 from selector.config import RunConfig
 from selector.drawing import DrawRequest
 from selector.policies import PRESETS
+from selector.snapshot import unpack
 
 
 class OneRound(Executor):
@@ -68,4 +71,17 @@ def test_a_restore_finds_a_checkpoint_that_shares_its_commit(tmp_path: Path) -> 
     live = host.submit(lambda work: work.engine.state)
     executor.go()
     assert np.array_equal(live.result(timeout=0).rows["credit_N"], loaded.rows["credit_N"])
+    database.dispose()
+
+
+def test_a_stored_snapshot_names_the_midband_that_made_it(tmp_path: Path) -> None:
+    database = create_database(f"sqlite:///{tmp_path}/m.db")
+    upgrade(database)
+    pool, _ = create_pool(database, "p", None, at=0.0)
+    store = RunStore(database)
+    run = store.begin("r", pool.id, {"name": "r"}, RunConfig(pool="p", policy=PRESETS["uniform"].config), 0.0)
+    store.save(run, store.load(run), 0.0)
+    with read(database) as connection:
+        ((_, payload),) = read_snapshots(connection, run.id, FULL)
+    assert unpack(payload)[1]["made_by"] == installed_version()
     database.dispose()
