@@ -3,8 +3,9 @@
 A prompt is `ad 40917=`: do with these digits what `a` says or what `d` says, `01479` or `97410`. Each pair of letters
 is an operation, the category of its prompts. The warm start shows a model each of them done by its right rule in a
 share of the cases and by the other, just as regular, in the rest; only reward can tell which is meant. Every rule is
-the right one of four operations and the wrong one of four others, and the right one stands first in half of them: so
-what is learned about one operation says little about the next, and everything about its other prompts.
+the right one of two such operations and the wrong one of two others, and the right one stands first in half of them:
+so what is learned about one operation says little about the next, and everything about its other prompts.
+Beside these there are hopeless operations: what is right in them is one of a few rules that the warm start never shows.
 Knows nothing of models, and of the service only the names of a pool's fields.
 """
 
@@ -13,12 +14,13 @@ import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, Literal, get_args
 
 PoolName = Literal["mild", "wasteful"]
 Digits = list[int]
 
-LENGTHS = (4, 5, 6)
+LENGTHS = (3, 4, 5, 6)
 MAX_ANSWER_TOKENS = LENGTHS[-1] + 1  # one a digit, and the end
 
 RULES: Mapping[str, Callable[[Digits], Digits]] = {
@@ -35,18 +37,19 @@ RULES: Mapping[str, Callable[[Digits], Digits]] = {
     "f": lambda digits: _shift(digits, 5),  # five more
     "e": lambda digits: [digits[-1], *digits[1:-1], digits[0]],  # ends swapped
 }
-RULES_APART = (1, 5)  # which places of that list make a pair; each pair makes two operations, one a rule
-NUM_OPERATIONS = 2 * len(RULES) * len(RULES_APART)
-LOGIT_EASIEST, LOGIT_HARDEST = 4.0, -9.0  # log-odds of the right rule; the operations are spread evenly between
-LADDER_STRIDE = 11  # has no factor with NUM_OPERATIONS: neighbours in the list are far apart on the ladder
+NEVER_SHOWN: Mapping[str, Callable[[Digits], Digits]] = {
+    "s": lambda digits: [total % 10 for total in accumulate(digits)],  # sums so far
+    "g": lambda digits: [(digit - before) % 10 for before, digit in pairwise([0, *digits])],  # gaps between neighbours
+    "x": lambda digits: [digit * digits[0] % 10 for digit in digits],  # times the first digit
+}
+LOGIT_EASIEST, LOGIT_HARDEST = 3.5, -4.0  # log-odds of the right rule; the operations are spread evenly between
+LADDER_STRIDE = 7  # has no factor with their number: neighbours in the list are far apart on the ladder
 LOGIT_PER_DIGIT = -0.5  # of each digit beyond a middling length: the spread within an operation, with the next
 LOGIT_PER_FIRST_DIGIT = 0.3  # of each step of the first digit beyond a middling one
-MIDDLE_LENGTH, MIDDLE_DIGIT = 5, 4.5
+MIDDLE_LENGTH, MIDDLE_DIGIT = 4.5, 4.5
 
 RESERVED_EVERY = 8  # one text in so many is held out, from the warm start and from every pool's train split
-HOPELESS_BELOW = 0.03  # share of the right rule under which hardly a group of 8 has a success
-MASTERED_ABOVE = 0.97
-WASTEFUL_TIMES = 6  # as many prompts of a hopeless operation as of another, in the wasteful pool
+WASTEFUL_TIMES = 7  # as many prompts of a hopeless operation as of another, in the wasteful pool
 MAX_TRIES = 200  # for one new text of an operation, before it counts as exhausted
 
 
@@ -55,15 +58,17 @@ class Operation:
     """A pair of letters, which of them is meant, and how often it is shown so."""
 
     name: str
-    right: str  # a letter of RULES
-    wrong: str
-    logit_right: float  # at middling length and first digit
+    right: str  # a letter of RULES or of NEVER_SHOWN
+    wrong: str  # a letter of RULES
+    logit_right: float | None  # at middling length and first digit; None: never shown
 
-    def share_right(self, length: int = MIDDLE_LENGTH, first_digit: float = MIDDLE_DIGIT) -> float:
-        """Chance that the warm start shows the right rule, in (0, 1): 1 / (1 + e^-logit).
+    def share_right(self, length: float = MIDDLE_LENGTH, first_digit: float = MIDDLE_DIGIT) -> float:
+        """Chance that the warm start shows the right rule: 1 / (1 + e^-logit), or 0 if it never does.
 
-        logit = the operation's − 0.5 · (length − 5) + 0.3 · (first digit − 4.5).
+        logit = the operation's − 0.5 · (length − 4.5) + 0.3 · (first digit − 4.5).
         """
+        if self.logit_right is None:
+            return 0.0
         logit = (
             self.logit_right
             + LOGIT_PER_DIGIT * (length - MIDDLE_LENGTH)
@@ -89,17 +94,30 @@ class Puzzle:
 
 
 def _operations() -> tuple[Operation, ...]:
+    """Neighbours in the list of rules make two operations, one each way; a rule never shown meets every third rule."""
     letters = list(RULES)
-    rung = (LOGIT_HARDEST - LOGIT_EASIEST) / (NUM_OPERATIONS - 1)
-    made: list[Operation] = []
-    for apart in RULES_APART:
-        for place, one in enumerate(letters):
-            other = letters[(place + apart) % len(letters)]
-            for right, wrong in ((one, other), (other, one)):
-                name = right + wrong if place % 2 == 0 else wrong + right
-                logit = LOGIT_EASIEST + rung * (len(made) * LADDER_STRIDE % NUM_OPERATIONS)
-                made.append(Operation(name, right, wrong, logit))
-    return tuple(made)
+    places = [(place, (place + 1) % len(letters)) for place in range(len(letters))]
+    pairs = [pair for one, other in places for pair in ((one, other), (other, one))]
+    rung = (LOGIT_HARDEST - LOGIT_EASIEST) / (len(pairs) - 1)
+    learnable = [
+        _operation(
+            letters[right],
+            letters[wrong],
+            right_first=number // 2 % 2 == 0,
+            logit=LOGIT_EASIEST + rung * (number * LADDER_STRIDE % len(pairs)),
+        )
+        for number, (right, wrong) in enumerate(pairs)
+    ]
+    hopeless = [
+        _operation(right, letters[place], right_first=place % 2 == 0, logit=None)
+        for offset, right in enumerate(NEVER_SHOWN)
+        for place in range(offset, len(letters), len(NEVER_SHOWN))
+    ]
+    return (*learnable, *hopeless)
+
+
+def _operation(right: str, wrong: str, *, right_first: bool, logit: float | None) -> Operation:
+    return Operation(right + wrong if right_first else wrong + right, right, wrong, logit)
 
 
 OPERATIONS = _operations()
@@ -110,7 +128,7 @@ def puzzle(operation: Operation, digits: Digits) -> Puzzle:
     return Puzzle(
         operation,
         content=f"{operation.name} {_text(digits)}=",
-        answer=_text(RULES[operation.right](digits)),
+        answer=_text((RULES | NEVER_SHOWN)[operation.right](digits)),
         wrong=_text(RULES[operation.wrong](digits)),
         share_right=operation.share_right(len(digits), digits[0]),
     )
@@ -127,7 +145,7 @@ def draw_puzzle(operation: Operation, rng: random.Random, *, heldout: bool) -> P
 def pool_rows(name: PoolName, *, num_train: int, num_heldout: int, seed: int) -> list[dict[str, Any]]:
     """Rows of a pool as the service imports them, in random order; both splits have the same mixture of operations.
 
-    `mild` has all operations alike. In `wasteful` most prompts are of operations that the warm start leaves hopeless.
+    `mild` has all operations alike. In `wasteful` most prompts are of hopeless operations.
     The same arguments give the same rows. Raises ValueError for an unknown name, and for more prompts than there are
     different ones.
     """
@@ -146,15 +164,15 @@ def pool_rows(name: PoolName, *, num_train: int, num_heldout: int, seed: int) ->
 
 def stratum(share_right: float) -> str:
     """Difficulty under the warm start, in a word: what tables of held-out quality are split by."""
-    bounds = ((HOPELESS_BELOW, "hopeless"), (0.2, "hard"), (0.8, "middling"), (MASTERED_ABOVE, "easy"))
-    return next((word for bound, word in bounds if share_right < bound), "mastered")
+    if share_right == 0:
+        return "hopeless"
+    return next((word for bound, word in ((0.05, "hard"), (0.5, "middling")) if share_right < bound), "easy")
 
 
 def _weights(name: PoolName) -> list[float]:
     if name == "mild":
-        return [1.0] * NUM_OPERATIONS
-    hopeless = [stratum(operation.share_right()) == "hopeless" for operation in OPERATIONS]
-    return [float(WASTEFUL_TIMES) if one else 1.0 for one in hopeless]
+        return [1.0] * len(OPERATIONS)
+    return [1.0 if one.right in RULES else float(WASTEFUL_TIMES) for one in OPERATIONS]
 
 
 def _apportion(weights: list[float], size: int) -> list[int]:
