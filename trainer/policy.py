@@ -21,7 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from trainer.advantages import group_advantages
-from trainer.errors import MidbandError
+from trainer.errors import InvalidRequest, MidbandError
 from trainer.learner.model import load_learner
 from trainer.loss import Loss, policy_loss, sequence_coefficients
 from trainer.rollout.base import Rollout, RolloutGroup
@@ -53,6 +53,8 @@ class Policy:
         """The model that the configuration names, on the accelerator if there is one, in float32."""
         if config.model.path is None:
             model, tokenizer = load_learner()
+        elif not (config.model.path / "config.json").is_file():
+            raise InvalidRequest(f"{config.model.path} holds no model in transformers' format: it has no config.json")
         else:
             model = AutoModelForCausalLM.from_pretrained(config.model.path, dtype=torch.float32)
             tokenizer = AutoTokenizer.from_pretrained(config.model.path)

@@ -7,7 +7,7 @@ weights while it runs may keep the old output layer when it is tied. Heads of 32
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from trainer.learner.tokenizer import END, PAD, UNKNOWN, VOCABULARY, character_tokenizer
@@ -49,12 +49,11 @@ def new_learner(*, seed: int) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast
     return _build(config, seed), tokenizer
 
 
-def load_learner(folder: Path | None = None) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
-    """Model, in float32 and evaluation mode, and tokenizer from a folder; by default those that are shipped."""
-    folder = folder or WEIGHTS
-    model = _build(LlamaConfig.from_pretrained(folder, local_files_only=True), seed=0)
-    model.load_state_dict(load_file(folder / WEIGHTS_FILE))
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+def load_learner() -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
+    """The shipped model, in float32 and evaluation mode, and its tokenizer."""
+    model = _build(LlamaConfig.from_pretrained(WEIGHTS, local_files_only=True), seed=0)
+    model.load_state_dict(load_file(WEIGHTS / WEIGHTS_FILE))
+    tokenizer = AutoTokenizer.from_pretrained(WEIGHTS, local_files_only=True)
     return model, tokenizer
 
 
@@ -64,7 +63,7 @@ def save_learner(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, fo
     model.config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     weights = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
-    save_file(weights, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+    (folder / WEIGHTS_FILE).write_bytes(save(weights, metadata={"format": "pt"}))  # as readable as any other file
 
 
 def _build(config: LlamaConfig, seed: int) -> LlamaForCausalLM:

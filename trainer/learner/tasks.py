@@ -1,17 +1,18 @@
 """Puzzles with a right rule and a systematic wrong one, and pools of them for the service.
 
-A prompt is `ad 40917=`: do with these digits what `a` says or what `d` says, `01479` or `97410`. Each pair of letters
-is an operation, the category of its prompts. The warm start shows a model each of them done by its right rule in a
-share of the cases and by the other, just as regular, in the rest; only reward can tell which is meant. Every rule is
-the right one of two such operations and the wrong one of two others, and the right one stands first in half of them:
-so what is learned about one operation says little about the next, and everything about its other prompts.
-Beside these there are hopeless operations: what is right in them is one of a few rules that the warm start never shows.
+A prompt is `a 40917=`: do to these digits what `a` stands for. Each letter is an operation and stands for two rules, a
+right and a wrong one, sorted upwards or read backwards, `01479` or `71904`. The warm start shows a model each operation
+done by its right rule in a share of the cases and by the other, just as regular, in the rest; only reward can tell
+which is meant. The share falls with length, so a category, an operation at one length, has prompts much alike. Every
+rule is the right one of two such operations and the wrong one of two others: what is learned about one operation says
+little about the next. Beside these there are hopeless operations: what is right in them the warm start never shows.
 Knows nothing of models, and of the service only the names of a pool's fields.
 """
 
 import hashlib
 import math
 import random
+import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -24,27 +25,27 @@ LENGTHS = (3, 4, 5, 6)
 MAX_ANSWER_TOKENS = LENGTHS[-1] + 1  # one a digit, and the end
 
 RULES: Mapping[str, Callable[[Digits], Digits]] = {
-    "a": sorted,  # ascending
-    "b": lambda digits: digits[::-1],  # backwards
-    "m": lambda digits: _shift(digits, 1),  # one more
-    "r": lambda digits: digits[-1:] + digits[:-1],  # rotated to the right
-    "p": lambda digits: _pairs_swapped(digits),
-    "u": lambda digits: digits,  # unchanged
-    "d": lambda digits: sorted(digits, reverse=True),  # descending
-    "n": lambda digits: [9 - digit for digit in digits],  # nines complement
-    "l": lambda digits: _shift(digits, -1),  # one less
-    "t": lambda digits: digits[1:] + digits[:1],  # turned to the left
-    "f": lambda digits: _shift(digits, 5),  # five more
-    "e": lambda digits: [digits[-1], *digits[1:-1], digits[0]],  # ends swapped
+    "ascending": sorted,
+    "backwards": lambda digits: digits[::-1],
+    "one more": lambda digits: _shift(digits, 1),
+    "rotated right": lambda digits: digits[-1:] + digits[:-1],
+    "pairs swapped": lambda digits: _pairs_swapped(digits),
+    "unchanged": lambda digits: digits,
+    "descending": lambda digits: sorted(digits, reverse=True),
+    "nines complement": lambda digits: [9 - digit for digit in digits],
+    "one less": lambda digits: _shift(digits, -1),
+    "rotated left": lambda digits: digits[1:] + digits[:1],
+    "five more": lambda digits: _shift(digits, 5),
+    "ends swapped": lambda digits: [digits[-1], *digits[1:-1], digits[0]],
 }
 NEVER_SHOWN: Mapping[str, Callable[[Digits], Digits]] = {
-    "s": lambda digits: [total % 10 for total in accumulate(digits)],  # sums so far
-    "g": lambda digits: [(digit - before) % 10 for before, digit in pairwise([0, *digits])],  # gaps between neighbours
-    "x": lambda digits: [digit * digits[0] % 10 for digit in digits],  # times the first digit
+    "sums so far": lambda digits: [total % 10 for total in accumulate(digits)],
+    "gaps": lambda digits: [(digit - before) % 10 for before, digit in pairwise([0, *digits])],
+    "times the first": lambda digits: [digit * digits[0] % 10 for digit in digits],
 }
-LOGIT_EASIEST, LOGIT_HARDEST = 3.5, -4.0  # log-odds of the right rule; the operations are spread evenly between
+LOGIT_EASIEST, LOGIT_HARDEST = 3.5, -2.0  # log-odds of the right rule; the operations are spread evenly between
 LADDER_STRIDE = 7  # has no factor with their number: neighbours in the list are far apart on the ladder
-LOGIT_PER_DIGIT = -0.5  # of each digit beyond a middling length: the spread within an operation, with the next
+LOGIT_PER_DIGIT = -1.3  # of each digit beyond a middling length: the spread within an operation, with the next
 LOGIT_PER_FIRST_DIGIT = 0.3  # of each step of the first digit beyond a middling one
 MIDDLE_LENGTH, MIDDLE_DIGIT = 4.5, 4.5
 
@@ -55,17 +56,17 @@ MAX_TRIES = 200  # for one new text of an operation, before it counts as exhaust
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A pair of letters, which of them is meant, and how often it is shown so."""
+    """A letter, the two rules it may stand for, and how often the right one is shown."""
 
     name: str
-    right: str  # a letter of RULES or of NEVER_SHOWN
-    wrong: str  # a letter of RULES
+    right: str  # a rule of RULES or of NEVER_SHOWN
+    wrong: str  # a rule of RULES
     logit_right: float | None  # at middling length and first digit; None: never shown
 
     def share_right(self, length: float = MIDDLE_LENGTH, first_digit: float = MIDDLE_DIGIT) -> float:
         """Chance that the warm start shows the right rule: 1 / (1 + e^-logit), or 0 if it never does.
 
-        logit = the operation's − 0.5 · (length − 4.5) + 0.3 · (first digit − 4.5).
+        logit = the operation's − 1.3 · (length − 4.5) + 0.3 · (first digit − 4.5).
         """
         if self.logit_right is None:
             return 0.0
@@ -95,29 +96,20 @@ class Puzzle:
 
 def _operations() -> tuple[Operation, ...]:
     """Neighbours in the list of rules make two operations, one each way; a rule never shown meets every third rule."""
-    letters = list(RULES)
-    places = [(place, (place + 1) % len(letters)) for place in range(len(letters))]
-    pairs = [pair for one, other in places for pair in ((one, other), (other, one))]
-    rung = (LOGIT_HARDEST - LOGIT_EASIEST) / (len(pairs) - 1)
+    rules, names = list(RULES), iter(string.ascii_letters)
+    neighbours = list(pairwise([*rules, rules[0]]))
+    ways = [way for one, other in neighbours for way in ((one, other), (other, one))]
+    rung = (LOGIT_HARDEST - LOGIT_EASIEST) / (len(ways) - 1)
     learnable = [
-        _operation(
-            letters[right],
-            letters[wrong],
-            right_first=number // 2 % 2 == 0,
-            logit=LOGIT_EASIEST + rung * (number * LADDER_STRIDE % len(pairs)),
-        )
-        for number, (right, wrong) in enumerate(pairs)
+        Operation(next(names), right, wrong, LOGIT_EASIEST + rung * (number * LADDER_STRIDE % len(ways)))
+        for number, (right, wrong) in enumerate(ways)
     ]
     hopeless = [
-        _operation(right, letters[place], right_first=place % 2 == 0, logit=None)
+        Operation(next(names), right, wrong, None)
         for offset, right in enumerate(NEVER_SHOWN)
-        for place in range(offset, len(letters), len(NEVER_SHOWN))
+        for wrong in rules[offset :: len(NEVER_SHOWN)]
     ]
     return (*learnable, *hopeless)
-
-
-def _operation(right: str, wrong: str, *, right_first: bool, logit: float | None) -> Operation:
-    return Operation(right + wrong if right_first else wrong + right, right, wrong, logit)
 
 
 OPERATIONS = _operations()
@@ -128,7 +120,7 @@ def puzzle(operation: Operation, digits: Digits) -> Puzzle:
     return Puzzle(
         operation,
         content=f"{operation.name} {_text(digits)}=",
-        answer=_text((RULES | NEVER_SHOWN)[operation.right](digits)),
+        answer=_text({**RULES, **NEVER_SHOWN}[operation.right](digits)),
         wrong=_text(RULES[operation.wrong](digits)),
         share_right=operation.share_right(len(digits), digits[0]),
     )
@@ -204,7 +196,7 @@ def _row(drawn: Puzzle) -> dict[str, Any]:
         "key": drawn.content.rstrip("=").replace(" ", "-"),
         "content": drawn.content,
         "answer": drawn.answer,
-        "category": drawn.operation.name,
+        "category": f"{drawn.operation.name}-{len(drawn.answer)}",
         "split": "heldout" if drawn.heldout else "train",
         "meta": {"share_right": round(drawn.share_right, 4), "stratum": stratum(drawn.share_right)},
     }

@@ -8,7 +8,7 @@ import string
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 PAD, END, UNKNOWN = "<pad>", "<end>", "<unk>"
-ALPHABET = string.digits + string.ascii_lowercase + " =+-*/.,:?"
+ALPHABET = string.digits + string.ascii_letters + " =+-*/.,:?"
 VOCABULARY = {token: place for place, token in enumerate([PAD, END, UNKNOWN, *ALPHABET])}
 
 

@@ -22,7 +22,7 @@ from trainer.learner.model import WEIGHTS, new_learner, save_learner
 from trainer.learner.tasks import LENGTHS, MAX_ANSWER_TOKENS, OPERATIONS, draw_puzzle
 from trainer.learner.tokenizer import END, PAD, VOCABULARY
 
-MAX_PROMPT_TOKENS = LENGTHS[-1] + 4  # two letters, a blank, the digits and the equals sign
+MAX_PROMPT_TOKENS = LENGTHS[-1] + 3  # a letter, a blank, the digits and the equals sign
 NUM_STEPS = 1_200
 BATCH_SIZE = 256
 LEARNING_RATE = 3e-3

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the learner needs the trainer extra")
 
-from transformers import AutoModelForCausalLM  # noqa: E402
+from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 from trainer.learner.model import MAX_TOKENS, WEIGHTS, load_learner, new_learner, save_learner  # noqa: E402
 from trainer.learner.tasks import MAX_ANSWER_TOKENS  # noqa: E402
@@ -29,18 +29,24 @@ def test_the_seed_fixes_its_weights_and_the_process_s_generator_is_left_alone() 
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_saved_learner_is_read_back_to_the_bit_by_us_and_by_transformers(tmp_path: Path) -> None:
+def test_a_saved_learner_is_read_back_to_the_bit_by_transformers(tmp_path: Path) -> None:
     model, tokenizer = new_learner(seed=1)
     save_learner(model, tokenizer, tmp_path / "new")
-    ids = torch.tensor([tokenizer("roll 123=").input_ids])
-    loaded, loaded_tokenizer = load_learner(tmp_path / "new")
-    for read in (loaded, AutoModelForCausalLM.from_pretrained(tmp_path / "new")):
-        assert torch.equal(read(ids).logits, model(ids).logits)
-    assert loaded_tokenizer("roll 123=").input_ids == tokenizer("roll 123=").input_ids
-    for read in (tokenizer, loaded_tokenizer):
+    ids = torch.tensor([tokenizer("a 123=").input_ids])
+    assert torch.equal(AutoModelForCausalLM.from_pretrained(tmp_path / "new")(ids).logits, model(ids).logits)
+    for read in (tokenizer, AutoTokenizer.from_pretrained(tmp_path / "new")):
+        assert read("a 123=").input_ids == ids[0].tolist()
         assert (read.pad_token_id, read.eos_token_id) == (VOCABULARY[PAD], VOCABULARY[END])
         assert read.padding_side == "left"
-        assert read.decode(read("roll 123=").input_ids) == "roll 123="
+        assert read.decode(read("a 123=").input_ids) == "a 123="
+    assert len({file.stat().st_mode for file in (tmp_path / "new").iterdir()}) == 1  # whoever reads one reads all
+
+
+def test_the_shipped_learner_is_what_transformers_reads() -> None:
+    (model, tokenizer), theirs = load_learner(), AutoModelForCausalLM.from_pretrained(WEIGHTS)
+    ids = torch.tensor([tokenizer("a 123=").input_ids])
+    assert torch.equal(model(ids).logits, theirs(ids).logits)
+    assert not model.training
 
 
 def test_the_longest_prompt_and_answer_fit() -> None:

@@ -2,6 +2,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,7 +10,12 @@ import pytest
 from trainer.learner import tasks
 from trainer.learner.tasks import (
     LENGTHS,
+    LOGIT_EASIEST,
+    LOGIT_HARDEST,
+    LOGIT_PER_DIGIT,
+    LOGIT_PER_FIRST_DIGIT,
     MAX_ANSWER_TOKENS,
+    NEVER_SHOWN,
     OPERATIONS,
     RESERVED_EVERY,
     RULES,
@@ -26,55 +32,64 @@ POOLS: list[PoolName] = ["mild", "wasteful"]
 @pytest.mark.parametrize(
     ("rule", "result"),
     [
-        ("a", "01479"),
-        ("b", "71904"),
-        ("m", "51028"),
-        ("r", "74091"),
-        ("p", "04197"),
-        ("u", "40917"),
-        ("d", "97410"),
-        ("n", "59082"),
-        ("l", "39806"),
-        ("t", "09174"),
-        ("f", "95462"),
-        ("e", "70914"),
+        ("ascending", "01479"),
+        ("backwards", "71904"),
+        ("one more", "51028"),
+        ("rotated right", "74091"),
+        ("pairs swapped", "04197"),
+        ("unchanged", "40917"),
+        ("descending", "97410"),
+        ("nines complement", "59082"),
+        ("one less", "39806"),
+        ("rotated left", "09174"),
+        ("five more", "95462"),
+        ("ends swapped", "70914"),
+        ("sums so far", "44341"),
+        ("gaps", "46926"),
+        ("times the first", "60648"),
     ],
 )
-def test_each_rule_does_what_its_letter_stands_for(rule: str, result: str) -> None:
-    for operation in OPERATIONS:
+def test_each_rule_does_what_its_name_says(rule: str, result: str) -> None:
+    concerned = [one for one in OPERATIONS if rule in (one.right, one.wrong)]
+    assert concerned
+    for operation in concerned:
         made = puzzle(operation, [4, 0, 9, 1, 7])
         assert made.content == f"{operation.name} 40917="
-        assert rule not in operation.name or result in (made.answer, made.wrong)
+        assert result == (made.answer if rule == operation.right else made.wrong)
 
 
-def test_nothing_but_the_operation_itself_tells_which_of_its_letters_is_meant() -> None:
-    assert len({one.name for one in OPERATIONS}) == len(OPERATIONS) == 48
-    assert all({*one.name} == {one.right, one.wrong} for one in OPERATIONS)
-    for rules in ([one.right for one in OPERATIONS], [one.wrong for one in OPERATIONS]):
-        assert set(Counter(rules).values()) == {4}
-    pairs = {(one.right, one.wrong) for one in OPERATIONS}
+def test_no_operation_tells_what_another_one_s_letter_stands_for() -> None:
+    learnable = [one for one in OPERATIONS if one.logit_right is not None]
+    hopeless = [one for one in OPERATIONS if one.logit_right is None]
+    assert (len(learnable), len(hopeless)) == (24, 12)
+    assert len({one.name for one in OPERATIONS}) == len(OPERATIONS)
+    for rules in ([one.right for one in learnable], [one.wrong for one in learnable]):
+        assert Counter(rules) == dict.fromkeys(RULES, 2)
+    pairs = {(one.right, one.wrong) for one in learnable}
     assert {(wrong, right) for right, wrong in pairs} == pairs
-    for letter in RULES:
-        assert sum(one.right == letter == one.name[0] for one in OPERATIONS) == 2
+    assert Counter(one.right for one in hopeless) == dict.fromkeys(NEVER_SHOWN, 4)
+    assert Counter(one.wrong for one in hopeless) == dict.fromkeys(RULES, 1)
 
 
-def test_operations_are_spread_from_mastered_to_hopeless() -> None:
-    found = Counter(stratum(one.share_right()) for one in OPERATIONS)
-    assert set(found) == {"mastered", "easy", "middling", "hard", "hopeless"}
-    assert sum(one.share_right() < 1e-3 for one in OPERATIONS) > 5
+def test_learnable_operations_are_spread_evenly_and_hopeless_ones_are_never_shown_right() -> None:
+    logits = sorted(one.logit_right for one in OPERATIONS if one.logit_right is not None)
+    assert (logits[0], logits[-1]) == pytest.approx((LOGIT_HARDEST, LOGIT_EASIEST))
+    assert len({round(after - before, 9) for before, after in pairwise(logits)}) == 1
+    assert {one.share_right(3, 9) for one in OPERATIONS if one.right in NEVER_SHOWN} == {0.0}
 
 
 def test_the_right_rule_is_shown_less_at_greater_length_and_smaller_first_digit() -> None:
-    # One digit more costs 0.5 in log-odds, a first digit of 0 another 4.5 · 0.3.
     operation = replace(OPERATIONS[0], logit_right=1.0)
     assert operation.share_right() == pytest.approx(1 / (1 + math.exp(-1)))
-    assert operation.share_right(6, 0) == pytest.approx(1 / (1 + math.exp(0.85)))
+    logit = 1 + 1.5 * LOGIT_PER_DIGIT - 4.5 * LOGIT_PER_FIRST_DIGIT
+    assert operation.share_right(6, 0) == pytest.approx(1 / (1 + math.exp(-logit)))
+    assert operation.share_right(6, 0) < operation.share_right(6, 9) < operation.share_right(3, 9)
     assert puzzle(operation, [0, 1, 2, 3, 4, 5]).share_right == operation.share_right(6, 0)
 
 
-def test_strata_are_named_from_hopeless_to_mastered() -> None:
-    assert [stratum(p) for p in (0, 0.0299, 0.03, 0.2, 0.8, 0.97, 1)] == [
-        "hopeless", "hopeless", "hard", "middling", "easy", "mastered", "mastered",
+def test_strata_are_named_from_hopeless_to_easy() -> None:
+    assert [stratum(p) for p in (0, 1e-9, 0.0499, 0.05, 0.4999, 0.5, 1)] == [
+        "hopeless", "hard", "hard", "middling", "middling", "easy", "easy",
     ]  # fmt: skip
 
 
@@ -102,8 +117,9 @@ def test_a_pool_has_what_was_asked_for_in_two_splits_of_like_mixture(name: PoolN
     assert {split: len(found) for split, found in by_split.items()} == {"train": 2_000, "heldout": 500}
     assert len({row["key"] for row in rows}) == len({row["content"] for row in rows}) == len(rows)
     train, heldout = (Counter(row["category"] for row in by_split[split]) for split in ("train", "heldout"))
-    assert set(train) == {operation.name for operation in OPERATIONS}
-    assert all(abs(train[name] / 4 - heldout[name]) <= 1 for name in train)
+    assert set(train) == {f"{operation.name}-{length}" for operation in OPERATIONS for length in LENGTHS}
+    by_operation = [Counter(name[0] for name in found.elements()) for found in (train, heldout)]
+    assert all(abs(by_operation[0][one.name] / 4 - by_operation[1][one.name]) <= 1 for one in OPERATIONS)
     assert {row["split"] for row in rows[:100]} == {"train", "heldout"}  # shuffled
 
 
@@ -123,7 +139,7 @@ def test_a_row_says_what_the_service_and_a_table_need() -> None:
             "key": f"{name}-{digits}",
             "content": made.content,
             "answer": made.answer,
-            "category": name,
+            "category": f"{name}-{len(digits)}",
             "split": "heldout" if made.heldout else "train",
             "meta": {"share_right": round(made.share_right, 4), "stratum": stratum(made.share_right)},
         }
@@ -142,7 +158,7 @@ def test_the_pools_waste_what_their_names_say(group_size: int) -> None:
 
 def test_more_prompts_than_there_are_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "LENGTHS", (2,))
-    with pytest.raises(ValueError, match=r"ab has about \d+ held-out prompts, got 20: ask for fewer"):
+    with pytest.raises(ValueError, match=r"a has about \d+ held-out prompts, got 20: ask for fewer"):
         pool_rows("mild", num_train=0, num_heldout=20 * len(OPERATIONS), seed=0)
 
 
