@@ -65,6 +65,10 @@ class FixedPriorConfig(EstimatorConfig):
         require_between("prior_successes", self.prior_successes, *PRIOR_PARAMETER_RANGE)
         require_between("prior_failures", self.prior_failures, *PRIOR_PARAMETER_RANGE)
 
+    def posterior(self, successes_N: FloatArray, failures_N: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of p after so many successes and failures."""
+        return beta_moments(self.prior_successes + successes_N, self.prior_failures + failures_N)
+
 
 ConfigT = TypeVar("ConfigT", bound=EstimatorConfig)
 
