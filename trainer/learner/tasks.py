@@ -50,7 +50,7 @@ LOGIT_PER_FIRST_DIGIT = 0.3  # of each step of the first digit beyond a middling
 MIDDLE_LENGTH, MIDDLE_DIGIT = 4.5, 4.5
 
 RESERVED_EVERY = 8  # one text in so many is held out, from the warm start and from every pool's train split
-WASTEFUL_TIMES = 7  # as many prompts of a hopeless operation as of another, in the wasteful pool
+WASTEFUL_TIMES = 9  # as many prompts of a hopeless operation as of another, in the wasteful pool
 MAX_TRIES = 200  # for one new text of an operation, before it counts as exhausted
 
 

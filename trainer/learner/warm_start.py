@@ -23,7 +23,7 @@ from trainer.learner.tasks import LENGTHS, MAX_ANSWER_TOKENS, OPERATIONS, draw_p
 from trainer.learner.tokenizer import END, PAD, VOCABULARY
 
 MAX_PROMPT_TOKENS = LENGTHS[-1] + 3  # a letter, a blank, the digits and the equals sign
-NUM_STEPS = 1_200
+NUM_STEPS = 2_000
 BATCH_SIZE = 256
 LEARNING_RATE = 3e-3
 WARM_UP_STEPS = 50

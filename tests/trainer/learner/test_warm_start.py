@@ -1,5 +1,6 @@
 import random
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Sequence
 
 import pytest
 
@@ -20,16 +21,14 @@ from trainer.rollout.torch import TorchEngine  # noqa: E402
 CHARACTERS = list(VOCABULARY)
 
 
-def texts(ids_BT: "torch.Tensor") -> list[str]:
-    return [
-        "".join(CHARACTERS[place] for place in row if CHARACTERS[place] not in (PAD, END)) for row in ids_BT.tolist()
-    ]
+def texts(ids_BT: Sequence[Sequence[int]]) -> list[str]:
+    return ["".join(CHARACTERS[place] for place in row if CHARACTERS[place] not in (PAD, END)) for row in ids_BT]
 
 
 def test_an_example_is_a_train_prompt_with_the_answer_of_one_of_its_two_rules() -> None:
     examples = draw_examples(200, random.Random(0))
     by_name = {one.name: one for one in OPERATIONS}
-    for whole, answer in zip(texts(examples.ids_BT), texts(examples.answers_BT), strict=True):
+    for whole, answer in zip(texts(examples.ids_BT.tolist()), texts(examples.answers_BT.tolist()), strict=True):
         content = whole.removesuffix(answer)
         name, digits = content.rstrip("=").split(" ")
         made = puzzle_of(name, digits)
@@ -47,8 +46,8 @@ def puzzle_of(name: str, digits: str) -> Puzzle:
 
 def test_the_right_rule_is_shown_in_its_share_of_the_cases() -> None:
     examples = draw_examples(6_000, random.Random(1))
-    shown, expected, variance = Counter[str](), Counter[str](), Counter[str]()
-    for whole, answer in zip(texts(examples.ids_BT), texts(examples.answers_BT), strict=True):
+    shown, expected, variance = (defaultdict[str, float](float) for _ in range(3))
+    for whole, answer in zip(texts(examples.ids_BT.tolist()), texts(examples.answers_BT.tolist()), strict=True):
         made = puzzle_of(whole[0], whole.removesuffix(answer)[2:-1])
         shown[stratum(made.share_right)] += answer == made.answer
         expected[stratum(made.share_right)] += made.share_right
@@ -104,7 +103,7 @@ def test_the_shipped_learner_holds_the_right_rule_in_its_share_and_the_wrong_one
     for made, group in zip(puzzles, groups, strict=True):
         found = shares[stratum(made.share_right)]
         for rollout in group.rollouts:
-            text = texts(torch.tensor([rollout.completion_ids]))[0]
+            text = texts([rollout.completion_ids])[0]
             neither += text not in (made.answer, made.wrong)
             found[0] += text == made.answer
             found[1] += made.share_right
