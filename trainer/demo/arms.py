@@ -26,7 +26,8 @@ Watch = Callable[[str, Line], None]  # is called with an arm's name and each lin
 def train_arms(configs: Sequence[TrainConfig], train_keys: Collection[str], watch: Watch) -> None:
     """Train every arm to its end; when this returns or raises, none of their processes is left.
 
-    `train_keys`: the prompts whose beliefs are kept. Raises what an arm refused, or MidbandError if one died.
+    `train_keys`: the prompts whose beliefs are kept. Call it from the main thread, as only that may say who hears
+    Ctrl-C. Raises what an arm refused, or MidbandError if one died.
     """
     context = get_context("spawn")  # a fork would copy the threads' locks of this process
     processes: dict[str, SpawnProcess] = {}
@@ -94,9 +95,9 @@ def _train(config: TrainConfig, train_keys: Collection[str], tell: Connection) -
 
 @contextmanager
 def _interrupts_for_this_process_only() -> Iterator[None]:
-    """Processes started meanwhile never see Ctrl-C: this one does, and ends them in its own time."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Processes started meanwhile ignore Ctrl-C, as a signal that is ignored stays so: this one ends them instead."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, before)
