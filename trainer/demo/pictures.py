@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainer.charts import BLACK, DASHES, PALE, colours_of, frame, new_figure, save, smoothed, smoothing_window
 from trainer.demo.beliefs import BeliefHistogram
@@ -59,9 +60,8 @@ def belief_picture(results: Sequence[ArmResult], path: Path, *, title: str) -> P
             quantities = {"x": "believed pass rate, %" if is_last else "", "y": "prompts, %" if is_first else ""}
             frame(axes, f"{result.name}, step {drawn[column].step:,}", **quantities)
             axes.set_ylim(0, TALLEST)
-    handles = [panels[0][0].bar(0, 0, color=colour) for colour in (BLACK, PALE)]
-    names = ["groups of the prompt were reported", "none yet: a guess from other prompts"]
-    figure.legend(handles, names, loc="outside upper right", ncols=2, frameon=False)
+    pale = panels[0][0].bar(0, 0, color=PALE)
+    figure.legend([pale], ["no group of the prompt yet: judged by others"], loc="outside upper right", frameon=False)
     return save(figure, path)
 
 
@@ -98,9 +98,9 @@ def _draw_mark(axes: "Axes", look: Evaluation, colour: str, *, last_tokens: int)
     axes.annotate(f"{tokens:,.0f} k", (tokens, 0), color=colour, **left_of_it)
 
 
-def _beside(points: int) -> dict[str, Any]:
-    """Where a text stands that belongs to a place."""
-    return {"xytext": (points, 4), "textcoords": "offset points", "fontsize": 9}
+def _beside(points: int, *, below: int = -4) -> dict[str, Any]:
+    """Where a text stands that belongs to a place: so far to the right of it and below."""
+    return {"xytext": (points, -below), "textcoords": "offset points", "fontsize": 9}
 
 
 def _draw_informative(axes: "Axes", results: Sequence[ArmResult], colours: Sequence[str]) -> None:
@@ -145,7 +145,15 @@ def _draw_beliefs(axes: "Axes", found: BeliefHistogram, colour: str) -> None:
     width = edges[1] - edges[0]
     axes.bar(edges[:-1], share_B, width, align="edge", color=PALE)
     axes.bar(edges[:-1], tried_share_B, width, align="edge", color=colour)
-    for edge, share in zip(edges, share_B, strict=False):
-        if share > TALLEST:
-            place = (edge + width, TALLEST)
-            axes.annotate(f"{share:.0f} %", place, xytext=(3, -10), textcoords="offset points", fontsize=9)
+    for first, last in _runs(share_B > TALLEST):
+        words = ", ".join(f"{share:.0f} %" for share in share_B[first : last + 1])
+        if last < len(share_B) // 2:
+            axes.annotate(words, (edges[last + 1], TALLEST), va="top", **_beside(3, below=2))
+        else:
+            axes.annotate(words, (edges[first], TALLEST), ha="right", va="top", **_beside(-3, below=2))
+
+
+def _runs(cut_B: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """First and last place of each row of neighbours that are true."""
+    changes = np.flatnonzero(np.diff(np.concatenate([[False], cut_B, [False]]).astype(int)))
+    return [(int(first), int(behind) - 1) for first, behind in changes.reshape(-1, 2)]

@@ -20,9 +20,8 @@ def table(results: Sequence[ArmResult], marks: Marks | None, *, num_cores: int) 
             "A group is informative if its rollouts do not all score alike. Held-out and audit: pass rates in %, in "
             "brackets 95 % intervals. The audit's are averages over the whole run, not its end, and hold however "
             "often one looks. The last line: tokens until the held-out pass rate was first what uniform's is at its "
-            "end. "
-            "The time is that of the steps, without the looks at the held-out split; the arms ran at the same time "
-            f"on {num_cores} core{'s' if num_cores > 1 else ''}, a thread each, and shared them with the service."
+            "end. The time is that of the steps, without the looks at the held-out split; the arms ran at the same "
+            f"time on {num_cores} core{'s' if num_cores > 1 else ''}, a thread each, and shared them with the service."
         ),
         title_justify="left",
         caption_justify="left",
@@ -64,6 +63,7 @@ def _costs(results: Sequence[ArmResult]) -> list[Row]:
         ("  of all groups", [NONE, *(_percent(one.informative_share) for one in results)]),
         ("tokens of training", [NONE, *(f"{one.tokens:,}" for one in results)]),
         ("wall time of steps, s", [NONE, *(f"{one.wall_s:.0f}" for one in results)]),
+        ("  for the service", [NONE, *(f"{one.seconds['idle']:.0f}" for one in results)]),
     ]
 
 
@@ -99,7 +99,7 @@ def _reached(results: Sequence[ArmResult], marks: Marks | None) -> list[Row]:
         return []
     looks = [marks.looks[one.name] for one in results]
     cells = ["not reached" if look is None else f"{look.tokens:,}" for look in looks]
-    return [("tokens to uniform's end", [NONE, *cells])]
+    return [("tokens to match uniform", [NONE, *cells])]
 
 
 def _number(value: float) -> str:
@@ -119,7 +119,11 @@ def _estimate(view: Estimate) -> str:
 
 
 def _in_percent(share: float | None, interval: tuple[float, float] | None) -> str:
-    """`31.4 (28–35)`: bounds without decimals, so that three of these fit a terminal."""
+    """`31.4 (28–35)`: bounds without decimals, unless both are below 1, so that three of these fit a terminal."""
     if share is None:
         return NONE
-    return f"{100 * share:.1f}" + ("" if interval is None else f" ({100 * interval[0]:.0f}–{100 * interval[1]:.0f})")
+    if interval is None:
+        return f"{100 * share:.1f}"
+    low, high = 100 * interval[0], 100 * interval[1]
+    bounds = f"{low:.1f}–{high:.1f}" if high < 1 else f"{low:.0f}–{high:.0f}"
+    return f"{100 * share:.1f} ({bounds})"

@@ -37,6 +37,13 @@ def test_a_bar_that_is_cut_says_how_tall_it_is(tmp_path: Path) -> None:
     assert "<!-- 20 % -->" not in text
 
 
+def test_neighbours_that_are_cut_are_named_together(tmp_path: Path) -> None:
+    result = make_result(beliefs=[make_beliefs(0, tried={0: 30, 1: 32, 19: 26}, untried={4: 12})])
+    text = belief_picture([result], tmp_path / "b.svg", title="any").read_text()
+    assert "<!-- 30 %, 32 % -->" in text
+    assert "<!-- 26 % -->" in text
+
+
 def test_moments_are_spread_over_the_looks_with_the_first_and_the_last() -> None:
     beliefs = [make_beliefs(step, tried={}, untried={}) for step in range(9)]
     assert [one.step for one in moments(beliefs)] == [0, 2, 4, 6, 8]

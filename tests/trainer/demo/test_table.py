@@ -6,6 +6,7 @@ from api.schemas import Estimate
 from tests.trainer.demo.factories import make_look, make_result
 from trainer.demo.result import ArmResult, Marks
 from trainer.demo.table import by_difficulty, table, verdict
+from trainer.training.evaluate import Evaluation, PassRate
 
 
 def shown(*results: ArmResult) -> dict[str, list[str]]:
@@ -25,13 +26,14 @@ def test_every_figure_stands_in_its_row_and_column() -> None:
         "of all groups": ["–", "25.0 %", "25.0 %"],
         "tokens of training": ["–", "20,000", "20,000"],
         "wall time of steps, s": ["–", "4", "4"],
+        "for the service": ["–", "1", "1"],
         "held-out, 10 prompts": ["10.0 (0–20)", "20.0 (10–30)", "30.0 (20–40)"],
         "hard, 5": ["10.0 (0–20)", "20.0 (10–30)", "30.0 (20–40)"],
         "easy, 5": ["90.0 (80–100)", "90.0 (80–100)", "90.0 (80–100)"],
         "audit: uniform draws": ["–", "25.0 (20–30)", "25.0 (20–30)"],
         "all groups drawn": ["–", "25.0 (20–30)", "25.0 (20–30)"],
         "these, re-weighted": ["–", "25.0 (20–30)", "25.0 (20–30)"],
-        "tokens to uniform's end": ["–", "20,000", "10,000"],
+        "tokens to match uniform": ["–", "20,000", "10,000"],
     }
 
 
@@ -58,6 +60,12 @@ def test_what_was_never_measured_is_a_dash() -> None:
     assert not [name for name in cells if name.startswith(("held-out", "tokens to"))]
 
 
+def test_an_interval_below_one_per_cent_has_its_decimal() -> None:
+    rare = PassRate(estimate=0.001, low=0.0, high=0.004, num_prompts=10, num_rollouts=40)
+    look = Evaluation(step=0, tokens=0, overall=rare, strata={})
+    assert shown(make_result("uniform", looks=[look]))["held-out, 10 prompts"] == ["0.1 (0.0–0.4)"] * 2
+
+
 def test_a_stratum_that_a_look_lacks_is_a_dash() -> None:
     looks = [make_look(0, 0.1, hard=None, easy=0.5), make_look(10, 0.2, easy=0.6)]
     cells = shown(make_result("uniform", looks=looks))
@@ -80,7 +88,7 @@ def test_a_quality_that_is_not_reached_is_said_so() -> None:
     uniform, other = make_result("uniform", rates=(0.1, 0.5)), make_result(rates=(0.1, 0.4))
     said = verdict(uniform, other, Marks.of(uniform, [uniform, other]))
     assert said == "midband did not reach uniform's final held-out pass rate of 50.0 % within its 10,000 tokens."
-    assert shown(uniform, other)["tokens to uniform's end"] == ["–", "10,000", "not reached"]
+    assert shown(uniform, other)["tokens to match uniform"] == ["–", "10,000", "not reached"]
 
 
 def test_without_progress_of_uniform_there_is_nothing_to_reach() -> None:
