@@ -11,6 +11,11 @@ from trainer.demo.result import ArmResult
 from trainer.training.evaluate import Evaluation, PassRate
 
 TOKENS_A_STEP = 1_000
+STREAMS = {
+    "uniform": {"estimate": 0.25, "interval": (0.2, 0.3)},
+    "selected": {"estimate": 0.5, "interval": (0.45, 0.55)},
+    "reweighted": {"estimate": 0.24, "interval": (0.1, 0.4)},
+}
 
 
 def make_rate(estimate: float | None, *, num_prompts: int = 10) -> PassRate:
@@ -38,7 +43,7 @@ def make_result(name: str = "midband", *, rates: Sequence[float | None] = (0.1, 
         "tokens": TOKENS_A_STEP * num_steps,
         "rollouts": 32 * num_steps,
         "seconds": {"generation": 2.25, "update": 1.5, "idle": 0.75},
-        "audit": make_audit(),
+        "audit": make_audit(pass_rate=STREAMS),
         "informative_S": np.ones(num_steps, dtype=np.int64),
         "groups_S": np.full(num_steps, 4, dtype=np.int64),
         "tokens_S": TOKENS_A_STEP * np.arange(1, num_steps + 1),
