@@ -8,9 +8,11 @@ BIN := $(VENV)/bin
 
 # Download of the base and the `page` extra into an empty environment, measured with pip on Linux x86-64, 2026-11-30.
 DOWNLOAD_MB := 106
+# The same with the `trainer` extra and torch's CPU build.
+DEMO_DOWNLOAD_MB := 335
 # The same with the tools that the tests and checks use.
 DEV_DOWNLOAD_MB := 350
-# The torch that the tests run on: its CPU build where pip finds one. A newer release may bring several GB of libraries
+# The torch that tests and demo run on: its CPU build where pip finds one. A newer release may bring several GB of libraries
 # for accelerators with it.
 TORCH := torch==2.13.0
 
@@ -31,7 +33,7 @@ TEST_TOOLS := hatchling hypothesis pytest pytest-asyncio pytest-xdist
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
 
-demo: $(VENV)/.run-ready ## uniform against midband on a made-up pool: table, picture, audit
+demo: $(VENV)/.demo-ready ## train a small model twice, on uniform draws and on midband's: table, pictures, audit
 	$(BIN)/midband demo
 
 serve: $(VENV)/.run-ready ## start the service on this machine
@@ -80,10 +82,16 @@ $(VENV)/.run-ready: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[page]'
 	@touch $@
 
+$(VENV)/.demo-ready: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing midband and what training needs into $(VENV). In an empty environment this downloads about $(DEMO_DOWNLOAD_MB) MB"
+	@echo "where pip finds torch's CPU build; where it finds only the one for accelerators, several GB."
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH) -e '.[page,trainer]'
+	@touch $@ $(VENV)/.run-ready
+
 $(VENV)/.dev-ready: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing midband and its tools into $(VENV). In an empty environment this downloads about $(DEV_DOWNLOAD_MB) MB."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH) -e '.[dev,page,postgres,trainer]'
-	@touch $@ $(VENV)/.run-ready
+	@touch $@ $(VENV)/.run-ready $(VENV)/.demo-ready
 
 $(LOWEST)/.ready: pyproject.toml tests/lower_bounds.py
 	rm -rf $(LOWEST)

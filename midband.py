@@ -167,15 +167,26 @@ def train(
 
 
 @app.command()
-def demo(out_dir: OutDir = Path("midband-demo")) -> None:
-    """Replay a made-up pool under uniform sampling and under midband, through the real service."""
-    from trainer.demo import run_demo
+def demo(
+    out_dir: OutDir = Path("midband-demo"),
+    seed: Annotated[int, typer.Option(min=0, help="Of draws, rollouts and updates; the puzzles stay the same.")] = 0,
+) -> None:
+    """Train a small model on uniform draws and on midband's, side by side; the same command again goes on."""
+    from api.errors import StartRefused
+    from api.serve import serving
+    from api.settings import Settings
+    from trainer.client import Client
+    from trainer.demo.command import DATABASE_FILE, kept, run_demo
     from trainer.errors import MidbandError
 
+    settings = Settings(database_url=f"sqlite:///{out_dir.resolve() / DATABASE_FILE}", port=0, log_level="warning")
+    called = sys.argv[0] if Path(sys.argv[0]).name == "midband" else "midband"
     try:
-        with in_process() as client:
-            run_demo(client, out_dir)
-    except MidbandError as error:
+        with serving(settings) as url, Client(url) as client:
+            run_demo(client, url, out_dir, seed=seed, program=called)
+    except KeyboardInterrupt:
+        _fail(kept(out_dir))
+    except (MidbandError, StartRefused) as error:
         _fail(str(error))
 
 

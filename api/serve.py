@@ -1,11 +1,16 @@
 """`midband serve`: one process that serves one database, started only when everything it needs is there.
 
-Called by the command. What can be refused is refused before the server starts, in one sentence and not as a traceback.
+Called by the command, and by `midband demo`, which has work of its own beside it. What can be refused is refused
+before the server starts, in one sentence and not as a traceback.
 """
 
 import errno
 import logging
 import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import uvicorn
 
@@ -16,6 +21,7 @@ from api.errors import StartRefused
 from api.settings import Settings, shown_url
 
 BACKLOG = 2_048  # connections that may wait to be accepted
+START_POLL_S = 0.01
 logger = logging.getLogger("midband")
 
 
@@ -28,11 +34,33 @@ def serve(settings: Settings) -> None:
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     _prepare_database(settings)
     with _listen(settings) as listener:
-        host, port = listener.getsockname()[:2]
         logger.info("database %s", shown_url(settings.database_url))
-        logger.info("no keys exist: listening on this machine only, http://%s:%d", host, port)
-        config = uvicorn.Config(create_app(settings), log_level=settings.log_level, log_config=None, access_log=False)
-        uvicorn.Server(config).run(sockets=[listener])
+        logger.info("no keys exist: listening on this machine only, %s", _url(listener))
+        _server(settings).run(sockets=[listener])
+
+
+@contextmanager
+def serving(settings: Settings) -> Iterator[str]:
+    """Serves from a thread for as long as the block runs; yields the URL. Raises StartRefused when it cannot start."""
+    _prepare_database(settings)
+    with _listen(settings) as listener:
+        server = _server(settings)
+        thread = threading.Thread(target=server.run, args=([listener],), name="midband service", daemon=True)
+        thread.start()
+        try:
+            while not server.started:
+                if not thread.is_alive():
+                    raise StartRefused(f"the service on {shown_url(settings.database_url)} did not start")
+                time.sleep(START_POLL_S)
+            yield _url(listener)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _server(settings: Settings) -> uvicorn.Server:
+    app = create_app(settings)
+    return uvicorn.Server(uvicorn.Config(app, log_level=settings.log_level, log_config=None, access_log=False))
 
 
 def _prepare_database(settings: Settings) -> None:
@@ -61,3 +89,8 @@ def _listen(settings: Settings) -> socket.socket:
         raise StartRefused(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}") from error
     listener.listen(BACKLOG)
     return listener
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if listener.family == socket.AF_INET6 else f"http://{host}:{port}"

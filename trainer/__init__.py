@@ -5,7 +5,8 @@ reports      outcomes as the groups of a report             bodies      imports 
 connection   one HTTP call: retries, refusals, parsing      retry       how long and how often to try again
 transport    the service inside this process                errors      everything that can go wrong, drawn as a tree
 rollout/     engines that turn tickets into groups          replay/     policies compared on a record of outcomes
-demo         that comparison on a made-up pool
+training/    around the reference GRPO loop                 learner/    the small model that it trains, its puzzles
+demo/        that model trained under two policies          charts      what all pictures share
 
 It sees the wire contract, `api.schemas`, and nothing else of the service.
 """

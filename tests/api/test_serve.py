@@ -13,6 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from api.errors import StartRefused
+from api.serve import serving
+from api.settings import Settings
 from tests.api.harness import LIMIT_S, ROOT, caller, ended, in_process, letters, process
 
 NOBODY = 65_534
@@ -30,6 +33,27 @@ def test_it_serves_and_stops_in_good_order(database_url: str, tmp_path: Path) ->
     assert server.url in log
     assert "on this machine only" in log
     assert "Traceback" not in log
+
+
+def test_it_serves_beside_a_commands_own_work_and_lets_go_of_the_database(sqlite_url: str) -> None:
+    settings = Settings(database_url=sqlite_url, port=0, log_level="warning")
+    for seen in ([], [{"run": "r", "pool": "p", "completed": False}]):
+        with serving(settings) as url, caller(url) as http:
+            assert http.get("/v1/runs")["items"] == seen
+            http.pool(letters())
+            http.run()
+            with pytest.raises(StartRefused, match=rf"in use.*{os.getpid()}|{os.getpid()}.*in use"), serving(settings):
+                pass
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(url)
+
+
+def test_work_that_fails_beside_the_service_ends_it_too(sqlite_url: str) -> None:
+    settings = Settings(database_url=sqlite_url, port=0, log_level="warning")
+    with pytest.raises(KeyError), serving(settings):
+        raise KeyError
+    with serving(settings):
+        pass
 
 
 @pytest.mark.slow

@@ -22,6 +22,8 @@ from trainer.training.metrics import Line
 
 if TYPE_CHECKING:
     from trainer.grpo import Result, Watch
+    from trainer.policy import Policy
+    from trainer.rollout.torch import TorchEngine
 
 EXTRA = ("safetensors", "tokenizers", "torch", "transformers")
 
@@ -32,20 +34,33 @@ def run_command(config: TrainConfig, client: Client, *, console: Console | None 
     Raises MissingExtra without torch and transformers, InvalidRequest for what the caller got wrong.
     """
     console = console or Console()
+    policy, engine = begin_with(config)
+    from trainer.grpo import train
+
+    begun = Checkpoints(config.output).progress()
+    if begun is None:
+        fill_pool(client, config.pool)
+    else:
+        console.print(f"Going on from step {begun.step} in {config.output}.", markup=False, soft_wrap=True)
+    with progress(config) as watch:
+        result = train(config, client, policy, engine, watch=watch)
+    show(result, config.output, console)
+    return result
+
+
+def begin_with(config: TrainConfig) -> tuple["Policy", "TorchEngine"]:
+    """The model with its optimizer as at the start of a run, and the engine that samples from it.
+
+    Raises MissingExtra without torch and transformers.
+    """
     try:
         from trainer.graders import GRADERS
-        from trainer.grpo import train
         from trainer.policy import Policy
         from trainer.rollout.torch import TorchEngine
     except ModuleNotFoundError as error:
         if error.name not in EXTRA:
             raise
         raise MissingExtra(f"training needs {error.name}: pip install 'midband[trainer]'") from error
-    begun = Checkpoints(config.output).progress()
-    if begun is None:
-        fill_pool(client, config.pool)
-    else:
-        console.print(f"Going on from step {begun.step} in {config.output}.", markup=False, soft_wrap=True)
     policy = Policy.at_start(config)
     engine = TorchEngine(
         policy.model,
@@ -56,10 +71,7 @@ def run_command(config: TrainConfig, client: Client, *, console: Console | None 
         seed=config.seed,
         batch_size=config.model.generation_batch,
     )
-    with progress(config) as watch:
-        result = train(config, client, policy, engine, watch=watch)
-    show(result, config.output, console)
-    return result
+    return policy, engine
 
 
 def fill_pool(client: Client, settings: PoolSettings) -> None:

@@ -1,5 +1,8 @@
-"""Replay results made of hand-written rounds."""
+"""Replay results made of hand-written rounds, and records made up of pass rates that drift."""
 
+import json
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,3 +59,19 @@ def make_result(policy: str = "midband", **changed: Any) -> ReplayResult:
         "resumed": False,
     }
     return ReplayResult(**{**values, **changed})
+
+
+def drifting_rows(num_prompts: int, *, visits: int, seed: int = 0) -> list[dict[str, Any]]:
+    """Rows of a record in which most prompts nearly never or nearly always pass, and all get easier."""
+    rng = np.random.default_rng(seed)
+    logit_VN = rng.normal(-1, 3, num_prompts) + np.linspace(0, 1, visits)[:, None]
+    p_VN = (1 / (1 + np.exp(-logit_VN))).round(4)
+    return [
+        {"key": f"p{n:03d}", "category": "ab"[n % 2], "content": f"prompt {n}", "p": p_VN[:, n].tolist()}
+        for n in range(num_prompts)
+    ]
+
+
+def write_record(rows: Iterable[dict[str, Any]], path: Path) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path

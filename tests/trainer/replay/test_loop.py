@@ -11,14 +11,13 @@ import pytest
 from rich.console import Console
 
 import midband
+from tests.trainer.replay.factories import drifting_rows, write_record
 from trainer.client import Client
-from trainer.demo import run_demo
 from trainer.errors import InvalidRequest, MidbandError, MissingExtra
 from trainer.replay import command
 from trainer.replay.arms import PolicyArm
 from trainer.replay.loop import replay
 from trainer.rollout.recorded import RecordedEngine, RecordedOutcomes
-from trainer.rollout.synthetic import drifting_pool, write_record
 
 ROUNDS = 100
 UNIFORM, MIDBAND = PolicyArm.parse("uniform"), PolicyArm.parse("midband")
@@ -31,7 +30,7 @@ def client() -> Iterator[Client]:
 
 
 def test_figures_agree_with_the_record_and_the_service(client: Client) -> None:
-    record = RecordedOutcomes.from_rows(drifting_pool(40, visits=3, seed=5))
+    record = RecordedOutcomes.from_rows(drifting_rows(40, visits=3, seed=5))
     seen: list[tuple[str, int, int]] = []
     (result,) = replay(
         client,
@@ -70,7 +69,7 @@ def test_figures_agree_with_the_record_and_the_service(client: Client) -> None:
 
 
 def test_the_same_replay_again_counts_nothing_twice(client: Client) -> None:
-    record = RecordedOutcomes.from_rows(drifting_pool(30, visits=2, seed=6))
+    record = RecordedOutcomes.from_rows(drifting_rows(30, visits=2, seed=6))
     first = replay(client, record, [UNIFORM, MIDBAND], batch_size=10)
     again = replay(client, record, [UNIFORM, MIDBAND], batch_size=10)
     assert [one.run for one in first] == [one.run for one in again]
@@ -82,7 +81,7 @@ def test_the_same_replay_again_counts_nothing_twice(client: Client) -> None:
 
 
 def test_a_replay_that_was_cut_off_goes_on_where_it_stopped(client: Client) -> None:
-    record = RecordedOutcomes.from_rows(drifting_pool(30, visits=2, seed=8))
+    record = RecordedOutcomes.from_rows(drifting_rows(30, visits=2, seed=8))
 
     def cut_off(arm: PolicyArm, done: int, total: int, informative: int) -> None:
         if done == 30:
@@ -98,7 +97,7 @@ def test_a_replay_that_was_cut_off_goes_on_where_it_stopped(client: Client) -> N
 
 
 def test_another_seed_size_or_policy_is_another_run(client: Client) -> None:
-    record = RecordedOutcomes.from_rows(drifting_pool(20, visits=2, seed=7))
+    record = RecordedOutcomes.from_rows(drifting_rows(20, visits=2, seed=7))
     runs = {
         replay(client, record, [arm], batch_size=size, seed=seed, rounds=1)[0].run
         for arm, size, seed in [
@@ -173,7 +172,7 @@ def test_a_preset_that_does_not_exist_is_refused_by_the_service(client: Client) 
 
 
 def test_the_command_prints_the_table_and_writes_the_files(client: Client, tmp_path: Path) -> None:
-    file = write_record(drifting_pool(20, visits=2, seed=9), tmp_path / "pool.jsonl")
+    file = write_record(drifting_rows(20, visits=2, seed=9), tmp_path / "pool.jsonl")
     console = Console(file=io.StringIO(), width=100)
     results = command.run_command(
         client, file, ["uniform", "midband:power=2"], tmp_path / "out", batch_size=10, console=console
@@ -193,18 +192,8 @@ def test_without_matplotlib_the_command_still_gives_its_figures(
         raise MissingExtra("a picture needs matplotlib: pip install 'midband[page]'")
 
     monkeypatch.setattr(command, "picture", missing)
-    file = write_record(drifting_pool(20, visits=2, seed=9), tmp_path / "pool.jsonl")
+    file = write_record(drifting_rows(20, visits=2, seed=9), tmp_path / "pool.jsonl")
     console = Console(file=io.StringIO(), width=100)
     command.run_command(client, file, ["uniform"], tmp_path, batch_size=10, console=console)
     assert "No picture: a picture needs matplotlib: pip install 'midband[page]'" in console.file.getvalue()  # type: ignore[attr-defined]
     assert (tmp_path / "replay.jsonl").exists()
-
-
-def test_the_demo_runs_and_says_that_nothing_is_trained(client: Client, tmp_path: Path) -> None:
-    console = Console(file=io.StringIO(), width=100)
-    uniform, chosen = run_demo(client, tmp_path, num_prompts=40, visits=6, batch_size=12, console=console)
-    text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
-    assert "nothing is trained" in text
-    assert "That needs a learner." in text
-    assert chosen.informative_share > uniform.informative_share
-    assert {path.name for path in tmp_path.iterdir()} == {"made-up-pool.jsonl", "replay.png", "replay.jsonl"}
