@@ -18,7 +18,7 @@ POOL_WEIGHT = 2.0
 """Groups that the flat prior, Beta(1, 1), counts for in the pool, and the pool's distribution in a category."""
 
 MIN_PARAMETER = 0.05
-"""Least alpha and beta of a category: where no prompt ever passed, a group of 8 still differs once or twice in 100 times."""
+"""Least alpha and beta of a category: where no prompt ever passed, a group of 8 differs once or twice in 100 times."""
 
 MAX_CONCENTRATION = 20.0
 """Rollouts a category counts for at most: however alike it looks, three groups of 8 outweigh it."""
