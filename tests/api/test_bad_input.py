@@ -80,6 +80,9 @@ FIELDS: list[tuple[str, Json, str, object]] = [
     ("config", {}, "policy", {"power": -1.0}),
     ("config", {}, "policy", {"utility": "beauty"}),
     ("config", {}, "policy", {"temperature": 1.0}),
+    ("config", {}, "policy", {"target": 1.1}),
+    ("config", {}, "policy", {"low": -0.1}),
+    ("config", {}, "policy", {"high": float("inf")}),
 ]
 
 
@@ -224,6 +227,10 @@ def test_half_a_surrogate_pair_is_refused(shared: Http, path: str, body: bytes) 
     ("values", "words"),
     [
         ({"policy": {"preset": "greedy"}}, ("policy.preset", "greedy", "midband")),
+        ({"policy": {"utility": "target"}}, ("policy", "utility 'target' needs target")),
+        ({"policy": {"target": 0.5}}, ("policy", "target 0.5 has no effect with utility 'informative'")),
+        ({"policy": {"preset": "uniform", "power": 2.0}}, ("policy", "power 2.0 has no effect")),
+        ({"policy": {"utility": "band", "low": 0.8, "high": 0.2}}, ("policy", "low 0.8 and high 0.2")),
         ({"policy": {"estimator": "oracle"}}, ("oracle", "kalman_arcsine")),
         ({"policy": {"estimator_options": {"speed": 1.0}}}, ("speed", "process_noise")),
         ({"policy": {"estimator": "discounted_beta", "estimator_options": {"discount": 7.0}}}, ("discount", "7")),

@@ -11,7 +11,7 @@ from trainer.reports import in_words
 
 ESTIMATOR_PREFIX = "estimator."  # of an option that goes to the estimator itself
 TEXT_OPTIONS = ("estimator", "utility")
-NUMBER_OPTIONS = ("power", "floor")
+NUMBER_OPTIONS = ("power", "floor", "target", "low", "high")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ def test_options_override_parts_of_the_preset() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("midband:pwer=2", r"unknown option 'pwer'; known: power, floor, estimator, utility"),
+        ("midband:pwer=2", r"unknown option 'pwer'; known: power, floor, target, low, high, estimator, utility"),
         ("midband:power", "'power' is not of the form option=value"),
         ("midband:power=", "not of the form"),
         ("midband:power=two", "power must be a number, got 'two'"),
