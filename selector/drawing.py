@@ -132,7 +132,8 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         refill=request.refill,
     )
     if is_train:
-        drawn = draw(frame, policy.utility(beliefs, group_size=request.group_size), plan)
+        utility_N = policy.utility(beliefs, group_size=request.group_size, informative_N=informative_N)
+        drawn = draw(frame, utility_N, plan)
     else:
         drawn = draw_uniform(frame, plan)
     return _record(state, request, frame, beliefs, informative_N, drawn, period, now)

@@ -17,7 +17,6 @@ from predictors.beta import (
 )
 from predictors.value import MAX_CONCENTRATION
 
-
 PRECISION = 1e-12  # of a quantile
 
 

@@ -185,7 +185,7 @@ def advantages(k: int, group_size: int, rule: AdvantageRule) -> np.ndarray:
         return np.array([r - np.delete(reward_G, i).mean() for i, r in enumerate(reward_G)])
     centred_G = reward_G - reward_G.mean()
     if rule == "dr_grpo":
-        return centred_G
+        return np.asarray(centred_G)
     return np.asarray(centred_G / reward_G.std() if 0 < k < group_size else np.zeros(group_size))
 
 
