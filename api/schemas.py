@@ -133,10 +133,13 @@ class PolicyRequest(Request):
         | None
     ) = None
     power: Annotated[float, Field(allow_inf_nan=False, gt=0, le=32)] | None = None
-    floor: Annotated[float, Field(allow_inf_nan=False, gt=0, le=1)] | None = None
+    floor: Share | None = None
     target: Share | None = None
     low: Share | None = None
     high: Share | None = None
+    reads: Literal["belief", "mean", "draw", "shuffled"] | None = None
+    design: Literal["proportional", "top"] | None = None
+    candidates: Annotated[float, Field(allow_inf_nan=False, ge=1, le=1_000_000)] | None = None
 
 
 class RunSettings(Request):

@@ -29,6 +29,8 @@ Utility = Literal[
     "information",
     "knapsack",
 ]
+Reads = Literal["belief", "mean", "draw", "shuffled"]
+Design = Literal["proportional", "top"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +45,18 @@ class PolicyConfig:
     estimator_options: Mapping[str, float] = field(default_factory=dict)
     utility: Utility
     power: float  # exponent of the utility; of P(informative) only when weights are off
-    floor: float  # share of the selected part spread evenly, in (0, 1]
+    floor: float  # share of the selected part spread evenly, in (0, 1]; 0 for design "top" without any claim
     target: float | None = None  # pass rate that is worth most
     low: float | None = None  # least share passed that is worth anything
     high: float | None = None  # largest
+    reads: Reads = "belief"  # what of the beliefs the utility sees
+    design: Design = "proportional"  # chances in proportion to the utility, or the largest utilities
+    candidates: float | None = None  # for "top": so many times the places drawn at random to choose from; None: all
+
+    @property
+    def empirical(self) -> bool:
+        """Prompts have a chance in no proportion to anything, or none: nothing can be claimed and no weight given."""
+        return self.design == "top" and self.floor == 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, in field order."""

@@ -31,14 +31,16 @@ POLICIES: dict[str, type[Policy]] = {
     "knapsack": Knapsack,
 }
 PARAMETERS = frozenset[str]().union(*(policy.parameters() for policy in POLICIES.values()))
-OPTIONAL = PARAMETERS - {"power"}
+OPTIONAL = PARAMETERS - {"power"} | {"candidates"}
+"""Parts of a `PolicyConfig` that are None where they do not count."""
 
 
 def build_policy(config: PolicyConfig, *, weights: Weights, advantage: Advantage) -> Policy:
-    """The policy of a run. Raises ValueError naming an unknown utility or a value out of range."""
+    """The policy of a run. Raises ValueError naming an unknown utility or a value that cannot be."""
     policy = POLICIES.get(config.utility)
     if policy is None:
         raise ValueError(f"unknown utility {config.utility!r}; known: {sorted(POLICIES)}")
+    _check_design(config, weights)
     return policy.from_config(config, weights=weights, advantage=advantage)
 
 
@@ -51,13 +53,30 @@ def override(config: PolicyConfig, changes: Mapping[str, Any]) -> PolicyConfig:
     policy = POLICIES.get(changed.utility)
     if policy is None:
         return changed  # `build_policy` says so
-    known = policy.parameters()
-    for name, value in changes.items():
-        idle = name in PARAMETERS and name not in known
-        if (idle or (name == "floor" and policy.exact_uniform)) and value != getattr(config, name):
-            raise ValueError(
-                f"{name} {value} has no effect with utility {changed.utility!r}, which has "
-                f"{', '.join(sorted(known)) or 'no parameters'}: leave it out"
-            )
-    no_others: dict[str, Any] = dict.fromkeys(OPTIONAL - known)
+    idle = PARAMETERS - policy.parameters()
+    if policy.exact_uniform:
+        idle |= {"floor", "reads", "design", "candidates"}
+    elif changed.design != "top":
+        idle |= {"candidates"}
+    useless = sorted(name for name in idle & set(changes) if changes[name] != getattr(config, name))
+    if useless:
+        raise ValueError(
+            f"{useless[0]} {changes[useless[0]]} has no effect with utility {changed.utility!r} and design "
+            f"{changed.design!r}: leave it out"
+        )
+    no_others: dict[str, Any] = dict.fromkeys(idle & OPTIONAL)
     return replace(changed, **no_others)
+
+
+def _check_design(config: PolicyConfig, weights: Weights) -> None:
+    if config.candidates is not None and (config.design != "top" or not config.candidates >= 1.0):
+        raise ValueError(
+            f"candidates must be >= 1 and need design 'top', got {config.candidates} with {config.design!r}"
+        )
+    if not 0.0 <= config.floor <= 1.0 or (config.floor == 0.0 and config.design != "top"):
+        raise ValueError(f"floor must be in (0, 1], or 0 with design 'top', got {config.floor} with {config.design!r}")
+    if config.empirical and weights != "none":
+        raise ValueError(
+            f"weights {weights!r} need a chance for every prompt, and design 'top' with floor 0 gives none: "
+            "give a floor, or weights 'none'"
+        )

@@ -9,7 +9,7 @@ from predictors.base import Beliefs
 from predictors.value import informative_probability
 from selector.config import Advantage, PolicyConfig, Utility, Weights
 from selector.draw import draw
-from selector.policies import POLICIES, PRESETS, Policy, build_policy, override
+from selector.policies import POLICIES, Policy, build_policy, override
 from tests.selector.draw_cases import make_frame, make_plan
 
 MEANS = [0.001, 0.05, 0.3, 0.5, 0.7, 0.95, 0.999]
@@ -220,12 +220,15 @@ def test_a_parameter_that_is_missing_or_out_of_range_is_named(name: str, changes
 @pytest.mark.parametrize(
     ("utility", "changes", "words"),
     [
-        ("uniform", {"power": 2.0}, "power 2.0 has no effect with utility 'uniform', which has no parameters"),
+        ("uniform", {"power": 2.0}, "power 2.0 has no effect with utility 'uniform' and design 'proportional': leave"),
         ("uniform", {"floor": 0.5}, "floor 0.5 has no effect"),
         ("uniform", {"target": 0.5}, "target 0.5 has no effect"),
-        ("informative", {"target": 0.5}, "target 0.5 has no effect with utility 'informative', which has power: leave"),
-        ("band", {"target": 0.5}, "target 0.5 has no effect with utility 'band', which has high, low, power"),
+        ("informative", {"target": 0.5}, "target 0.5 has no effect with utility 'informative'"),
+        ("band", {"target": 0.5}, "target 0.5 has no effect with utility 'band'"),
         ("band", {"utility": "variance", "low": 0.1}, "low 0.1 has no effect with utility 'variance'"),
+        ("informative", {"candidates": 4.0}, "candidates 4.0 has no effect .* design 'proportional'"),
+        ("uniform", {"design": "top"}, "design top has no effect"),
+        ("uniform", {"reads": "draw"}, "reads draw has no effect"),
     ],
 )
 def test_a_parameter_that_would_change_nothing_is_refused_by_name(
@@ -242,6 +245,9 @@ def test_an_override_changes_what_it_names_and_drops_what_no_longer_counts() -> 
     assert override(band, {"utility": "target", "target": 0.4}) == replace(
         band, utility="target", target=0.4, low=None, high=None
     )
+    top = make_config("variance", design="top", candidates=4.0)
+    assert override(top, {"candidates": 2.0}) == replace(top, candidates=2.0)
+    assert override(top, {"design": "proportional"}) == replace(top, design="proportional", candidates=None)
     assert override(make_config("uniform"), {"power": 4.0, "floor": 0.1}) == make_config("uniform")
 
 
@@ -252,23 +258,26 @@ def test_the_contract_names_every_utility_and_every_part_of_a_policy() -> None:
     assert set(PolicyRequest.model_fields) == set(make_config().to_dict())
 
 
+@pytest.mark.parametrize(
+    ("changes", "weights", "words"),
+    [
+        ({"floor": 0.0}, "none", r"floor must be in \(0, 1\], or 0 with design 'top', got 0.0"),
+        ({"floor": 1.1}, "none", "got 1.1"),
+        ({"floor": np.nan}, "none", "got nan"),
+        ({"candidates": 4.0}, "none", "candidates must be >= 1 and need design 'top', got 4.0"),
+        ({"candidates": 0.5, "design": "top"}, "none", "candidates must be >= 1"),
+        ({"candidates": np.nan, "design": "top"}, "none", "candidates must be >= 1"),
+        ({"floor": 0.0, "design": "top"}, "horvitz_thompson", "weights 'horvitz_thompson' need a chance"),
+        ({"floor": 0.0, "design": "top"}, "clipped", "give a floor, or weights 'none'"),
+    ],
+)
+def test_a_design_that_cannot_be_is_refused_with_the_remedy(
+    changes: dict[str, Any], weights: Weights, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        make_policy(weights=weights, **changes)
+
+
 def test_an_unknown_utility_is_refused_with_those_that_exist() -> None:
     with pytest.raises(ValueError, match=r"'greedy'.*informative.*uniform.*variance"):
         make_policy("greedy")
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_builds_and_keeps_a_floor(name: str) -> None:
-    preset = PRESETS[name]
-
-    assert preset.config.preset == name
-    assert 0 < preset.config.floor <= 1
-    assert preset.source
-    assert preset.sentence.endswith(".")
-    assert isinstance(build_policy(preset.config, weights="none", advantage="grpo"), Policy)
-
-
-def test_the_presets_of_the_first_version_are_these() -> None:
-    assert list(PRESETS) == ["uniform", "midband"]
-    assert PRESETS["uniform"].config.utility == "uniform"
-    assert PRESETS["midband"].config.utility == "informative"
