@@ -96,3 +96,10 @@ def test_utilities_that_are_all_alike_prefer_nothing() -> None:
 def test_candidates_without_a_design_that_looks_at_them_are_refused(values: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="candidates must be >= 1 and need top"):
         make_plan(3, **values)
+
+
+def test_candidates_of_no_utility_come_before_others_of_none() -> None:
+    drawn = draw(make_frame(NUM_ROWS), np.eye(NUM_ROWS)[0], make_plan(4, top=True, floor=0.0, candidates=1.0))
+
+    # As many candidates as places: each is drawn for sure.
+    assert sorted(drawn.inclusion_N.tolist()) == pytest.approx([0.0] * 8 + [1.0] * 4)
