@@ -207,7 +207,8 @@ def check_version(policy_version: int, current: int) -> int:
 def check_state(state: Mapping[str, np.ndarray], like: Mapping[str, np.ndarray], *, rows_from: str) -> None:
     """Compare names, types and shapes with an example state.
 
-    Arrays whose name ends in _N have one entry a row, all others no axis; state[rows_from] gives the number of rows.
+    Arrays whose name ends in _N have one entry a row, state[rows_from] giving the number of rows; those in _C have one
+    a category, for all codes of category_N at least; all others have no axis.
     """
     missing, unknown = sorted(set(like) - set(state)), sorted(set(state) - set(like))
     if missing or unknown:
@@ -215,11 +216,16 @@ def check_state(state: Mapping[str, np.ndarray], like: Mapping[str, np.ndarray],
             f"estimator state does not fit: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}"
         )
     num_rows = np.size(state[rows_from])
+    num_categories = max((np.size(state[name]) for name in like if name.endswith("_C")), default=0)
+    if num_categories:
+        num_categories = max(num_categories, int(np.max(state["category_N"], initial=0)) + 1)
     for name, example in like.items():
-        array, shape = np.asarray(state[name]), (num_rows,) if name.endswith("_N") else ()
+        shape = {"_N": (num_rows,), "_C": (num_categories,)}.get(name[-2:], ())
+        array = np.asarray(state[name])
         if array.dtype != example.dtype or array.shape != shape:
             raise ValueError(
-                f"estimator state {name!r} must be {example.dtype} of shape {shape}, got {array.dtype} of {array.shape}"
+                f"estimator state {name!r} must be {example.dtype} of shape {shape}, as {rows_from!r} has {num_rows} "
+                f"rows; got {array.dtype} of {array.shape}"
             )
         if not np.isfinite(array).all():
             raise ValueError(f"estimator state {name!r} must be finite")

@@ -4,35 +4,23 @@ The estimator of MoPPS (arXiv 2507.04632), and the plain one to compare others w
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Self
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from predictors.base import (
-    NEVER,
-    Beliefs,
-    Estimator,
-    FloatArray,
-    IntArray,
-    Observations,
-    State,
-    check_categories,
-    check_rows,
-    check_state,
-    check_version,
-    parse_options,
-    require_between,
-)
+from predictors.base import FloatArray, IntArray, Observations, State, check_categories, require_between
 from predictors.prior import MIN_PARAMETER, CategoryPrior
+from predictors.rows import EstimatorConfig, Reader, Reading, RowEstimator, Rows, beta_moments
 
 MAX_FIXED_PARAMETER = 1000.0
 """Largest alpha or beta of a fixed prior."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiscountedBetaConfig:
+class DiscountedBetaConfig(EstimatorConfig):
     """Options. MoPPS is discount 0.5 or 1, process_noise 0 and a fixed prior of 1 and 1.
 
     The defaults are within .001 nats a group of the least prequential log loss on a real GRPO run, summed over a full
@@ -63,7 +51,7 @@ class DiscountedBetaConfig:
             )
 
 
-class DiscountedBeta(Estimator):
+class DiscountedBeta(RowEstimator[DiscountedBetaConfig]):
     """Beta(alpha0 + s, beta0 + f) with s <- discount w s + k and f <- discount w f + n - k at each group (k of n).
 
     w = 1 / (1 + 4 (s + f) q lag) is what `lag` versions leave of s + f rollouts: in psi = arcsin(sqrt(p)) they have
@@ -72,97 +60,62 @@ class DiscountedBeta(Estimator):
     Evidence that comes late is faded by its own age and leaves `last` where it is.
     """
 
+    name = "discounted_beta"
+    columns: ClassVar = {"successes_N": 0.0, "failures_N": 0.0}
+
     def __init__(self, config: DiscountedBetaConfig) -> None:
-        self._config = config
+        super().__init__(config)
         self._prior = CategoryPrior()
-        self._version = 0
-        self._successes_N: FloatArray = np.empty(0)
-        self._failures_N: FloatArray = np.empty(0)
-        self._last_N: IntArray = np.empty(0, dtype=np.int64)
 
     @classmethod
-    def default_options(cls) -> dict[str, float]:
-        return asdict(DiscountedBetaConfig())
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, float]) -> Self:
-        return cls(parse_options(DiscountedBetaConfig, options, estimator="discounted_beta"))
+    def config_type(cls) -> type[DiscountedBetaConfig]:
+        return DiscountedBetaConfig
 
     def resize(self, category_N: npt.NDArray[np.int32]) -> None:
         category_N = check_categories(category_N, self._last_N.shape[0])
-        added = category_N.shape[0] - self._last_N.shape[0]
+        super().resize(category_N)
         self._prior.resize(category_N)
-        self._successes_N = np.r_[self._successes_N, np.zeros(added)]
-        self._failures_N = np.r_[self._failures_N, np.zeros(added)]
-        self._last_N = np.r_[self._last_N, np.full(added, NEVER, dtype=np.int64)]
 
-    def observe(self, observations: Observations) -> None:
-        check_rows(observations.rows_B, self._last_N.shape[0])
-        for groups in observations.rounds():
-            self._prior.observe(groups)
-            self._update(groups)
-
-    def _update(self, groups: Observations) -> None:
-        rows_B, version_B = groups.rows_B, groups.version_B
-        newest_B = np.maximum(self._last_N[rows_B], version_B)
+    def _update(self, groups: Observations, newest_B: IntArray) -> None:
+        self._prior.observe(groups)
+        rows_B = groups.rows_B
+        successes_N, failures_N = self._columns["successes_N"], self._columns["failures_N"]
         old_B = self._config.discount * self._kept(rows_B, newest_B)
-        own_B = 1.0 / (1.0 + 4.0 * self._config.process_noise * groups.scored_B * (newest_B - version_B))
-        self._successes_N[rows_B] = old_B * self._successes_N[rows_B] + own_B * groups.passes_B
-        self._failures_N[rows_B] = old_B * self._failures_N[rows_B] + own_B * (groups.scored_B - groups.passes_B)
-        self._last_N[rows_B] = newest_B
+        age_B = newest_B - groups.version_B
+        own_B = 1.0 / (1.0 + 4.0 * self._config.process_noise * groups.scored_B * age_B)
+        successes_N[rows_B] = old_B * successes_N[rows_B] + own_B * groups.passes_B
+        failures_N[rows_B] = old_B * failures_N[rows_B] + own_B * (groups.scored_B - groups.passes_B)
 
-    def advance(self, policy_version: int) -> None:
-        self._version = check_version(policy_version, self._version)
+    def _reader(self) -> Reader:
+        return partial(self._read, *self._prior_parameters())
 
-    def beliefs(self, rows: IntArray | None = None) -> Beliefs:
-        if rows is not None:
-            check_rows(rows, self._last_N.shape[0])
-        at: IntArray | slice = slice(None) if rows is None else rows
-        last_N = self._last_N[at]
-        tried_N = last_N != NEVER
-        now_N = np.maximum(last_N, self._version)
+    def _read(self, alpha_C: FloatArray, beta_C: FloatArray, at: Rows, now_N: IntArray) -> Reading:
+        successes_N, failures_N = self._columns["successes_N"][at], self._columns["failures_N"][at]
+        category_N = self._prior.category_N[at]
         kept_N = self._kept(at, now_N)
-        alpha_N, beta_N = self._prior_parameters(at)
-        alpha_N += kept_N * self._successes_N[at]
-        beta_N += kept_N * self._failures_N[at]
-        total_N = alpha_N + beta_N
-        mean_N = alpha_N / total_N
-        return Beliefs(
-            mean_N=mean_N,
-            variance_N=mean_N * (beta_N / total_N) / (total_N + 1.0),
-            n_eff_N=kept_N * (self._successes_N[at] + self._failures_N[at]),
-            lag_N=np.where(tried_N, now_N - last_N, NEVER),
-            source_N=tried_N.astype(np.uint8),
+        mean_N, variance_N = beta_moments(
+            alpha_C[category_N] + kept_N * successes_N, beta_C[category_N] + kept_N * failures_N
         )
+        return mean_N, variance_N, kept_N * (successes_N + failures_N)
 
     def state(self) -> State:
-        return {
-            **self._prior.state(),
-            "version": np.array(self._version, dtype=np.int64),
-            "successes_N": self._successes_N.copy(),
-            "failures_N": self._failures_N.copy(),
-            "last_N": self._last_N.copy(),
-        }
+        return {**self._prior.state(), **super().state()}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        check_state(state, self.state(), rows_from="category_N")
+        super().load_state(state)
         self._prior.load_state(state)
-        self._version = int(state["version"])
-        self._successes_N = np.array(state["successes_N"])
-        self._failures_N = np.array(state["failures_N"])
-        self._last_N = np.array(state["last_N"])
 
-    def _kept(self, at: IntArray | slice, version: IntArray) -> FloatArray:
+    def _kept(self, at: Rows, version: IntArray) -> FloatArray:
         """Share of these rows' evidence that is left at `version`, which is not before their last; 1 if never tried."""
         lag = version - self._last_N[at]
-        total = self._successes_N[at] + self._failures_N[at]
+        total = self._columns["successes_N"][at] + self._columns["failures_N"][at]
         return np.asarray(1.0 / (1.0 + 4.0 * self._config.process_noise * total * lag))
 
-    def _prior_parameters(self, at: IntArray | slice) -> tuple[FloatArray, FloatArray]:
-        """alpha0 and beta0 of these rows, as fresh arrays."""
-        category_N = self._prior.category_N[at]
-        if self._config.prior_successes > 0.0:
-            size = category_N.shape[0]
-            return np.full(size, self._config.prior_successes), np.full(size, self._config.prior_failures)
+    def _prior_parameters(self) -> tuple[FloatArray, FloatArray]:
+        """alpha0 and beta0 of each category."""
         alpha_C, beta_C = self._prior.parameters()
-        return alpha_C[category_N], beta_C[category_N]
+        if self._config.prior_successes > 0.0:
+            return np.full_like(alpha_C, self._config.prior_successes), np.full_like(
+                beta_C, self._config.prior_failures
+            )
+        return alpha_C, beta_C

@@ -4,7 +4,9 @@ from predictors.registry import ESTIMATORS, build_estimator, default_options
 
 
 def test_an_unknown_estimator_is_refused_with_the_choices() -> None:
-    with pytest.raises(ValueError, match="no estimator is called 'kalman'; there are discounted_beta, kalman_arcsine"):
+    with pytest.raises(
+        ValueError, match="no estimator is called 'kalman'; there are beta_with_reference, category, disc"
+    ):
         build_estimator("kalman", {})
     with pytest.raises(ValueError, match="no estimator is called 'kalman'"):
         default_options("kalman")
@@ -25,6 +27,19 @@ def test_an_unknown_option_is_refused_with_the_choices() -> None:
         ("discounted_beta", {"prior_successes": 1.0}, "must both be"),
         ("discounted_beta", {"prior_successes": 1.0, "prior_failures": 0.01}, "must both be"),
         ("discounted_beta", {"prior_successes": -1.0, "prior_failures": -1.0}, "must both be"),
+        ("beta_with_reference", {"forgetting": 0.0}, "forgetting must be in"),
+        ("beta_with_reference", {"reference_share": 1.1}, "reference_share must be in"),
+        ("beta_with_reference", {"reference_rollouts": -1.0}, "reference_rollouts must be in"),
+        ("beta_with_reference", {"prior_failures": 0.0}, "prior_failures must be in"),
+        ("category", {"learning_rate": 0.0}, "learning_rate must be in"),
+        ("hmm", {"discount": 0.96}, r"discount unless it is 1 must be in \[0, 0.95\], got 0.96"),
+        ("hmm", {"group_size": 1.0}, "group_size must be in"),
+        ("kalman_logit", {"process_noise": -1.0}, "process_noise must be in"),
+        ("last_mean", {"prior_successes": 0.0}, "prior_successes must be in"),
+        ("streak", {"prior_successes": 2000.0}, "prior_successes must be in"),
+        ("streak", {"easy_mean": 0.4}, "easy_mean must be in"),
+        ("streak", {"hard_mean": 0.6}, "hard_mean must be in"),
+        ("streak", {"easy_mean": 0.5, "hard_mean": 0.5}, "hard_mean must be below easy_mean"),
         ("kalman_arcsine", {"process_noise": 0.2}, "process_noise must be in"),
         ("kalman_arcsine", {"drift": 1.0}, "drift must be in"),
         ("kalman_arcsine", {"memory_groups": -1.0}, "memory_groups must be in"),
@@ -54,6 +69,18 @@ def test_the_defaults_build_the_default_estimator(name: str) -> None:
 
 def test_the_options_that_users_may_set_are_these() -> None:
     assert {name: sorted(default_options(name)) for name in ESTIMATORS} == {
+        "beta_with_reference": [
+            "forgetting",
+            "prior_failures",
+            "prior_successes",
+            "reference_rollouts",
+            "reference_share",
+        ],
+        "category": ["learning_rate"],
         "discounted_beta": ["discount", "prior_failures", "prior_successes", "process_noise"],
+        "hmm": ["discount", "group_size"],
         "kalman_arcsine": ["drift", "memory_groups", "process_noise"],
+        "kalman_logit": ["process_noise"],
+        "last_mean": ["prior_failures", "prior_successes"],
+        "streak": ["easy_mean", "hard_mean", "prior_failures", "prior_successes"],
     }
