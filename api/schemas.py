@@ -129,6 +129,7 @@ class PolicyRequest(Request):
             "advantage",
             "information",
             "knapsack",
+            "pools",
         ]
         | None
     ) = None

@@ -28,6 +28,7 @@ Utility = Literal[
     "advantage",
     "information",
     "knapsack",
+    "pools",
 ]
 Reads = Literal["belief", "mean", "draw", "shuffled"]
 Design = Literal["proportional", "top"]

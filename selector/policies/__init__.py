@@ -12,6 +12,7 @@ from selector.policies.gradient import Gradient
 from selector.policies.information import Information
 from selector.policies.knapsack import Knapsack
 from selector.policies.midband import Midband
+from selector.policies.pools import Pools
 from selector.policies.presets import PRESETS, Preset
 from selector.policies.target import Target
 from selector.policies.uniform import Uniform
@@ -29,6 +30,7 @@ POLICIES: dict[str, type[Policy]] = {
     "advantage": AbsoluteAdvantage,
     "information": Information,
     "knapsack": Knapsack,
+    "pools": Pools,
 }
 PARAMETERS = frozenset[str]().union(*(policy.parameters() for policy in POLICIES.values()))
 OPTIONAL = PARAMETERS - {"power"} | {"candidates"}

@@ -92,6 +92,76 @@ PRESETS: dict[str, Preset] = {
             "are places, where the method rolls out a probe of each.",
         ),
         Preset(
+            config=PolicyConfig(
+                preset="kgps",
+                estimator="kalman_logit",
+                utility="variance",
+                power=1.0,
+                floor=0.0,
+                design="top",
+            ),
+            source="KGPS, arXiv 2607.27610, rebuilt from its abstract",
+            sentence="Takes the prompts whose outcomes are expected to vary most under a filter of their log-odds.",
+        ),
+        Preset(
+            config=PolicyConfig(
+                preset="dps",
+                estimator="hmm",
+                estimator_options={"discount": 0.7},
+                # E[p(1−p)] of this belief rises with the chance of the state "partial" and with nothing else.
+                utility="variance",
+                power=1.0,
+                floor=0.0,
+                design="top",
+                candidates=32.0,
+            ),
+            source="DPS, arXiv 2603.10887, with the settings of its MATH 7B script",
+            sentence="Takes the prompts most likely to be partly solved at their next visit, by a chain of three "
+            "states, among 32 times as many as there are places.",
+        ),
+        Preset(
+            config=PolicyConfig(
+                preset="bots",
+                estimator="beta_with_reference",
+                utility="target",
+                power=1.0,
+                floor=0.0,
+                target=0.5,
+                reads="draw",
+                design="top",
+            ),
+            source="BOTS, arXiv 2510.26374",
+            sentence="Draws a pass rate from each belief and takes those nearest to one half; what the pool shows "
+            "of the policy's ability stands in for two reference models.",
+        ),
+        Preset(
+            config=PolicyConfig(
+                preset="sec",
+                estimator="category",
+                utility="advantage",
+                power=1.0,
+                floor=0.05,
+            ),
+            source="SEC, arXiv 2505.14970, in proportion where the method takes a softmax of unpublished temperature",
+            sentence="Draws categories by the size of the advantages expected in them, prompts of one category alike.",
+        ),
+        Preset(
+            config=PolicyConfig(
+                preset="pools",
+                estimator="last_mean",
+                # The least prior there is. Under it a quarter of up to 80 rollouts reads as 0.262 or less.
+                estimator_options={"prior_successes": 0.1, "prior_failures": 0.1},
+                utility="pools",
+                power=1.0,
+                floor=0.01,
+                low=0.262,
+                high=0.75,
+            ),
+            source="prime-rl, orchestrator/curriculum, without replacement where it draws with",
+            sentence="Draws prompts of which a quarter to three quarters of the last group passed five times as often "
+            "as the others.",
+        ),
+        Preset(
             config=replace(UNIFORM, preset="random-equal-rollouts"),
             source="equal-work control",
             sentence="Spends the rollouts of another run on prompts drawn alike: what its selection has to beat.",

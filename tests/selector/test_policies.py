@@ -26,7 +26,7 @@ def make_beliefs(mean: list[float], variance: float = 0.0) -> Beliefs:
     )
 
 
-NEEDED = {"target": {"target": 0.3}, "band": {"low": 0.2, "high": 0.8}}
+NEEDED = {"target": {"target": 0.3}, "band": {"low": 0.2, "high": 0.8}, "pools": {"low": 0.2, "high": 0.8}}
 """What a utility cannot do without."""
 
 
@@ -131,7 +131,7 @@ def test_a_sharper_power_draws_more_informative_groups() -> None:
 
 
 @pytest.mark.parametrize("power", [0.0, -1.0, np.inf, np.nan])
-@pytest.mark.parametrize("name", [name for name in POLICIES if name != "uniform"])
+@pytest.mark.parametrize("name", [name for name in POLICIES if "power" in POLICIES[name].parameters()])
 def test_a_power_that_prefers_nothing_or_everything_is_refused(name: str, power: float) -> None:
     with pytest.raises(ValueError, match="power must be finite and > 0"):
         make_policy(name, power=power)
@@ -166,6 +166,9 @@ SURE = [0.5, 0.25]
         # A pass rate that is known cannot be learnt about.
         ("information", "grpo", {"power": 1.0}, [0.0, 0.0]),
         ("knapsack", "grpo", {"power": 1.0}, [7 / 64, 174 / 256 * 9 / 64]),
+        # At `low` a prompt is hard, at `high` not yet easy.
+        ("pools", "grpo", {"low": 0.25, "high": 0.5}, [1.0, 0.2]),
+        ("pools", "grpo", {"low": 0.2, "high": 0.4}, [0.2, 1.0]),
     ],
 )
 def test_utilities_of_known_pass_rates_by_hand(
@@ -210,6 +213,7 @@ def test_a_utility_takes_the_chance_to_be_informative_from_a_caller_who_has_it()
         ("band", {"low": 0.2, "high": 0.2}, "low 0.2 and high 0.2"),
         ("band", {"low": -0.1}, "low -0.1"),
         ("band", {"high": np.nan}, "high nan"),
+        ("pools", {"low": 0.8, "high": 0.2}, "low 0.8 and high 0.2"),
     ],
 )
 def test_a_parameter_that_is_missing_or_out_of_range_is_named(name: str, changes: dict[str, Any], words: str) -> None:

@@ -1,16 +1,21 @@
 """Presets: what each says of itself, and that it makes the choice its method documents on a pool made by hand."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from predictors.base import Observations
+from predictors.hmm import Hmm
+from predictors.registry import build_estimator
+from predictors.value import expected_absolute_advantage
 from selector.claims import ClaimType
 from selector.config import RunConfig
 from selector.designs import uniform_order_prefix
 from selector.drawing import claim_of, due_revisits
-from selector.policies import PRESETS, Policy, build_policy
+from selector.policies import POLICIES, PRESETS, Policy, build_policy
 from selector.randomness import Stream, stream
 from selector.state import DrawnBatch
 from selector.types import PURPOSE_CODE, Purpose
@@ -23,6 +28,11 @@ CLAIMS = {
     "band": ClaimType.MODIFIED,
     "mopps": ClaimType.EMPIRICAL,
     "lilo": ClaimType.EMPIRICAL,
+    "kgps": ClaimType.EMPIRICAL,
+    "dps": ClaimType.EMPIRICAL,
+    "bots": ClaimType.EMPIRICAL,
+    "sec": ClaimType.MODIFIED,
+    "pools": ClaimType.MODIFIED,
     "random-equal-rollouts": ClaimType.EXACT,
     "shuffled-scores": ClaimType.MODIFIED,
 }
@@ -62,6 +72,12 @@ def test_every_preset_says_where_it_comes_from_and_builds(name: str) -> None:
     assert preset.source
     assert preset.sentence.endswith(".")
     assert isinstance(build_policy(preset.config, weights="none", advantage="grpo"), Policy)
+
+
+def test_the_documents_list_every_preset_and_every_utility() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
+
+    assert [name for name in (*PRESETS, *POLICIES) if f"| `{name}` |" not in page] == []
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -162,6 +178,102 @@ def test_lilo_takes_what_was_never_tried_and_then_the_most_varied_last_groups() 
 
     # k(8 - k) of the last group; four times 8 candidates are the whole pool.
     assert spread_N[chosen].min() >= spread_N[others].max()
+
+
+def test_kgps_takes_the_outcomes_expected_to_vary_most() -> None:
+    session = tried("kgps", num_rows=40)
+    beliefs = session.state.beliefs()
+    due = np.flatnonzero(due_revisits(session.state, session.state.revisit_draws))
+    expected_N = beliefs.mean_N * (1 - beliefs.mean_N) - beliefs.variance_N
+
+    chosen = np.setdiff1d(session.draw(4, 8).event.row_K, due)
+    others = np.setdiff1d(np.arange(40), [*chosen.tolist(), *due.tolist()])
+
+    assert expected_N[chosen].min() >= expected_N[others].max() - 1e-12
+
+
+def test_dps_takes_the_prompts_most_likely_to_be_partly_solved() -> None:
+    session = tried("dps", num_rows=40, num_batches=8)
+    estimator = session.state.estimator
+    assert isinstance(estimator, Hmm)
+    partial_N = estimator.state_probabilities(np.arange(40))[1]
+    due = np.flatnonzero(due_revisits(session.state, session.state.revisit_draws))
+
+    chosen = np.setdiff1d(session.draw(8, 8).event.row_K, due)
+    others = np.setdiff1d(np.arange(40), [*chosen.tolist(), *due.tolist()])
+
+    # 32 times 8 candidates are the whole pool.
+    assert partial_N.std() > 0.05
+    assert partial_N[chosen].min() >= partial_N[others].max() - 1e-9
+
+
+def test_bots_takes_draws_from_its_belief_nearest_to_a_half() -> None:
+    session = tried("bots", num_rows=40)
+    beliefs = session.state.beliefs()
+    due = np.flatnonzero(due_revisits(session.state, session.state.revisit_draws)).tolist()
+    concentration_N = beliefs.mean_N * (1 - beliefs.mean_N) / beliefs.variance_N - 1
+    drawn_N = stream(0, Stream.BELIEF_DRAW, PURPOSE_CODE[Purpose.TRAIN], 4, 0).beta(
+        beliefs.mean_N * concentration_N, (1 - beliefs.mean_N) * concentration_N
+    )
+    nearest = [row for row in np.argsort(np.abs(drawn_N - 0.5)).tolist() if row not in due]
+
+    assert sorted(session.draw(4, 8).event.row_K.tolist()) == sorted([*due, *nearest[: 8 - len(due)]])
+
+
+def test_bots_has_confidence_without_evidence_as_published() -> None:
+    session = Session(config_of("bots"), make_pool(60))
+    for index in range(60):
+        answered(session, session.draw(index, 4))
+    session.step(60, 200)
+    later = session.state.beliefs()
+
+    # 2 + 0.2 · 16 / 0.2 pseudo-counts, at any pass rate, once what groups said has faded.
+    concentration_N = later.mean_N * (1 - later.mean_N) / later.variance_N - 1
+    np.testing.assert_allclose(concentration_N, 18.0, rtol=0.02)
+
+
+def test_sec_draws_categories_by_the_advantages_expected_in_them() -> None:
+    # Odd rows, one category, always pass; even rows pass half of the time.
+    session = Session(config_of("sec", review_share=0.0), make_pool(60))
+    for index in range(20):
+        session.answer_batch(session.draw(index, 8), lambda row, _, n: float(row % 2 or n < 4))
+    request = session.request(20, 8)
+    period = session.state.revisit_draws
+    drawn = redraw(session.state, request, period)
+    due_N = due_revisits(session.state, period)
+    beliefs = session.state.beliefs()
+    worth = expected_absolute_advantage(beliefs.mean_N, beliefs.variance_N, 8, "grpo")
+
+    even, odd = (drawn.inclusion_N[~due_N & (np.arange(60) % 2 == part)] for part in (0, 1))
+    np.testing.assert_allclose(even, even[0])
+    np.testing.assert_allclose(odd, odd[0])
+    # A twentieth of the places is spread evenly, the rest in proportion.
+    places, others = 8 - int(due_N.sum()), 60 - int(due_N.sum())
+    expected_N = 0.95 * places * worth / worth[~due_N].sum() + 0.05 * places / others
+    np.testing.assert_allclose(drawn.inclusion_N[~due_N], expected_N[~due_N], rtol=1e-6)
+    assert even[0] > 1.5 * odd[0]
+
+
+def test_pools_weigh_a_prompt_by_its_last_group_alone() -> None:
+    policy = build_policy(PRESETS["pools"].config, weights="none", advantage="grpo")
+    for group_size in (2, 4, 8, 16, 64):
+        passes = np.arange(group_size + 1)
+        estimator = build_estimator("last_mean", PRESETS["pools"].config.estimator_options)
+        estimator.resize(np.zeros(group_size + 2, np.int32))
+        for reports in (group_size - passes, passes):
+            estimator.observe(
+                Observations(
+                    rows_B=passes,
+                    passes_B=reports.astype(float),
+                    scored_B=np.full(group_size + 1, group_size),
+                    version_B=np.zeros(group_size + 1, np.int64),
+                )
+            )
+        utility_N = policy.utility(estimator.beliefs(), group_size=group_size)
+
+        # Hard up to a quarter, normal up to three quarters, easy above; one that was never tried is normal.
+        share = passes / group_size
+        assert utility_N.tolist() == [*np.where((share > 0.25) & (share <= 0.75), 1.0, 0.2).tolist(), 1.0]
 
 
 def test_shuffled_scores_are_as_uneven_as_midband_and_know_nothing() -> None:
