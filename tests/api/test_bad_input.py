@@ -255,6 +255,15 @@ def test_a_configuration_that_cannot_be_is_refused_with_what_can(
         refused(shared.send("POST", "/v1/runs", {"name": "z", "pool": "p", **values}), 422, "invalid_config", *words)
 
 
+def test_a_run_without_a_chance_for_every_prompt_cannot_be_given_weights_later(shared: Http) -> None:
+    shared.post("/v1/runs", {"name": "top", "pool": "p", "policy": {"preset": "mopps"}})
+    with unchanged(shared, "top"):
+        change = {"weights": "horvitz_thompson"}
+        refused(
+            shared.send("POST", "/v1/runs/top/config", change), 422, "invalid_config", "need a chance for every prompt"
+        )
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

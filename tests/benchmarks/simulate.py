@@ -26,7 +26,7 @@ TARGET = 0.55  # held-out pass rate; every learner begins at 0.45 or so, give or
 TARGETS = (0.50, TARGET, 0.65)  # half, once and twice the rise
 SAME_AS_UNIFORM = "random-equal-rollouts"  # the same draws under another name
 POWERS, FLOORS = (0.5, 1.0, 2.0, 4.0, 8.0), (0.05, 0.2, 0.5)
-VARIED = ("uniform", "midband", "midband:power=1", "band", "mopps")
+VARIED = ("uniform", "midband", "band", "mopps")
 RATES = ("own", "category", "everyone")
 
 
