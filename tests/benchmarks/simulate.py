@@ -25,7 +25,7 @@ NUM_STEPS = 300
 TARGET = 0.55  # held-out pass rate; every learner begins at 0.45 or so, give or take its seed
 TARGETS = (0.50, TARGET, 0.65)  # half, once and twice the rise
 SAME_AS_UNIFORM = "random-equal-rollouts"  # the same draws under another name
-POWERS, FLOORS = (0.5, 1.0, 2.0, 4.0, 8.0), (0.05, 0.2, 0.5)
+POWERS, FLOORS = (1.0, 2.0, 4.0, 8.0, 16.0), (0.05, 0.2)
 VARIED = ("uniform", "midband", "band", "mopps")
 RATES = ("own", "category", "everyone")
 
@@ -46,11 +46,14 @@ def main() -> None:
     parser = arguments("Presets in a closed loop with a simulated learner.")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=["presets"], help="uniform is always among them")
+    parser.add_argument("--only", nargs="+", metavar="CASE", help="these cases of the parts, and uniform")
     parser.add_argument("--picture", type=Path, help="write the curves of the presets here")
     options = parser.parse_args()
     constants = Constants(num_prompts=1_000, num_heldout=200) if options.quick else Constants()
     num_steps, seeds = (20, 1) if options.quick else (NUM_STEPS, options.seeds)
     arms = [arm for part in options.parts for arm in PARTS[part](constants)]
+    if options.only:
+        arms = [arm for arm in arms if arm.name in {"uniform", *options.only}]
     if not any(arm.name == "uniform" for arm in arms):
         arms.insert(0, Arm(name="uniform", policy=_policy("uniform"), constants=constants))
     results = {arm.name: _closed(arm, seeds, num_steps) for arm in arms}
