@@ -1,7 +1,6 @@
 """From wire models to the core's values. Called by the service in worker threads; knows both sides and nothing else."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from api import schemas
@@ -11,7 +10,7 @@ from selector.config import PolicyConfig, RunConfig
 from selector.drawing import DrawRequest
 from selector.engine import StepRequest
 from selector.errors import ReportInvalid, UnknownConfig
-from selector.policies import PRESETS, build_policy
+from selector.policies import PRESETS, build_policy, override
 from selector.reports import GroupIn, Report, RolloutIn
 from selector.types import Purpose, RolloutStatus, VoidReason
 
@@ -41,12 +40,15 @@ def changed_config(config: RunConfig, request: schemas.ConfigRequest) -> RunConf
 
 
 def to_policy(request: schemas.PolicyRequest) -> PolicyConfig:
-    """A preset with its overrides."""
+    """A preset with its overrides. Raises UnknownConfig naming the part that cannot be."""
     preset = PRESETS.get(request.preset)
     if preset is None:
         raise UnknownConfig(f"policy.preset: unknown preset {request.preset!r}; known: {sorted(PRESETS)}")
     overrides = {name: getattr(request, name) for name in _POLICY_FIELDS if getattr(request, name) is not None}
-    return replace(preset.config, **overrides)
+    try:
+        return override(preset.config, overrides)
+    except ValueError as error:
+        raise UnknownConfig(f"policy: {error}") from error
 
 
 def checked(config: RunConfig) -> RunConfig:
@@ -140,7 +142,7 @@ def _version(version: int | list[int] | None) -> tuple[int, int] | None:
     return (version[0], version[1])
 
 
-_POLICY_FIELDS = ("estimator", "estimator_options", "utility", "power", "floor")
+_POLICY_FIELDS = tuple(name for name in schemas.PolicyRequest.model_fields if name != "preset")
 _CONFIG_FIELDS = (
     "group_size",
     "audit_share",

@@ -19,6 +19,7 @@ MAX_KEY_LENGTH = 512  # characters
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
 PromptKey = Annotated[str, StringConstraints(min_length=1, max_length=MAX_KEY_LENGTH)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Share = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)]
 Seconds = Annotated[float, Field(allow_inf_nan=False, ge=0)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 PurposeName = Literal["train", "audit", "probe", "heldout", "control"]
@@ -109,21 +110,44 @@ class QuarantineReport(Answer):
 
 
 class PolicyRequest(Request):
-    """A preset and the parts of it to override; parts left out keep the preset's value."""
+    """A preset and the parts of it to override; parts left out keep the preset's value.
+
+    A part that has no effect with the utility is refused.
+    """
 
     preset: str = "midband"
     estimator: str | None = None
     estimator_options: dict[str, Finite] | None = None
-    utility: Literal["uniform", "informative"] | None = None
+    utility: (
+        Literal[
+            "uniform",
+            "informative",
+            "gradient",
+            "variance",
+            "band",
+            "target",
+            "advantage",
+            "information",
+            "knapsack",
+            "pools",
+        ]
+        | None
+    ) = None
     power: Annotated[float, Field(allow_inf_nan=False, gt=0, le=32)] | None = None
-    floor: Annotated[float, Field(allow_inf_nan=False, gt=0, le=1)] | None = None
+    floor: Share | None = None
+    target: Share | None = None
+    low: Share | None = None
+    high: Share | None = None
+    reads: Literal["belief", "mean", "draw", "shuffled"] | None = None
+    design: Literal["proportional", "top"] | None = None
+    candidates: Annotated[float, Field(allow_inf_nan=False, ge=1, le=1_000_000)] | None = None
 
 
 class RunSettings(Request):
     """The parts of a run's configuration that a later change may touch."""
 
     policy: PolicyRequest = PolicyRequest()
-    audit_share: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)] = 0.1
+    audit_share: Share = 0.1
     weights: Literal["none", "horvitz_thompson", "clipped"] = "none"
     max_lag: Count | None = None
 
@@ -133,7 +157,7 @@ class StartFrom(Request):
 
     run: Name
     step: Count | None = None
-    discount: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)] | None = None
+    discount: Share | None = None
 
 
 class RunRequest(RunSettings):
@@ -146,7 +170,7 @@ class RunRequest(RunSettings):
     min_rollouts: int = Field(default=2, ge=1, le=MAX_GROUP_SIZE)
     feed: Literal["all", "informative_only"] = "all"
     ticket_ttl_s: Annotated[float, Field(allow_inf_nan=False, gt=0)] | None = None
-    review_share: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)] = 0.05
+    review_share: Share = 0.05
     revisit_draws: int | None = Field(default=None, ge=1)
     max_weight: Annotated[float, Field(allow_inf_nan=False, gt=0)] = 10.0
     loss_aggregation: Literal["per_prompt", "per_sequence", "per_token"] = "per_prompt"
@@ -158,7 +182,7 @@ class ConfigRequest(Request):
     """A change of a run's configuration in mid-run; a field left out stays as it is."""
 
     policy: PolicyRequest | None = None
-    audit_share: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)] | None = None
+    audit_share: Share | None = None
     weights: Literal["none", "horvitz_thompson", "clipped"] | None = None
     max_lag: Count | None = None
 

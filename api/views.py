@@ -5,7 +5,6 @@ Called by the service in worker threads. Reads the state and never changes it.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -65,10 +64,6 @@ def run_info(state: RunState) -> dict[str, Any]:
         "suspects": [],
         "num_suspects": 0,
     }
-
-
-def policy_info(policy: PolicyConfig) -> dict[str, Any]:
-    return asdict(policy)
 
 
 def preset_claim(policy: PolicyConfig) -> dict[str, Any]:

@@ -1,12 +1,20 @@
 """From a belief to what a group is worth: the functions of a pass rate that policies rank prompts by.
 
 Called by policies and by the audit, on every row of the pool at each draw, so they work through memory in blocks that
-stay in the processor's cache. Pure; knows nothing of where a belief comes from. Axes: N rows; G rollouts in a group.
+stay in the processor's cache. Pure; knows nothing of where a belief comes from. A belief is read as the Beta
+distribution with its mean and variance, and outcomes as 0 or 1. What needs that distribution beyond its moments is in
+`predictors.beta`. Axes: N rows; G rollouts in a group, k of them passed.
 """
+
+from math import comb, log
+from typing import Literal
 
 import numpy as np
 
 from predictors.base import FloatArray
+
+AdvantageRule = Literal["grpo", "dr_grpo", "rloo"]
+"""How rewards of a group become advantages: (r − mean)/sd, r − mean, r − mean of the others."""
 
 BLOCK_ROWS = 8192
 """Rows worked on at once: five float64 buffers of this length (320 KiB) fit in a second-level cache."""
@@ -16,6 +24,12 @@ MAX_CONCENTRATION = 1e12
 
 RESCALE_EVERY = 64
 """Factors multiplied up before they are divided out: 64 factors of at most G each stay far from overflow."""
+
+BAND_ROUNDING = 1e-9
+"""Slack of a band's ends, so that 0.2 holds 2 of 10."""
+
+MAX_OVERLAP = 1.0 - 1e-12
+"""Largest v / (m (1 - m)) taken into logarithms: closer to 1 a belief says 0 or 1 and nothing else."""
 
 
 def beta_parameters(mean_N: FloatArray, variance_N: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -102,6 +116,153 @@ def _informative_block(
     out /= denominator
     np.subtract(1.0, out, out=out)
     np.clip(out, 0.0, 1.0, out=out)
+
+
+def expected_outcome_variance(mean_N: FloatArray, variance_N: FloatArray) -> FloatArray:
+    """E[p (1 - p)] = m (1 - m) - v: what the outcome of one rollout is expected to vary for a known p.
+
+    mean_N: (N,) in (0, 1). variance_N: (N,) in [0, m (1 - m)]. Returns (N,) in [0, 1/4]; times n / (n - 1) and (n - 1)
+    / n it is what sample variances of a group with and without Bessel's correction are expected to be.
+    """
+    mean_N, variance_N = _checked_belief(mean_N, variance_N)
+    return np.asarray(np.maximum(mean_N * (1.0 - mean_N) - variance_N, 0.0))
+
+
+def expected_squared_advantage(
+    mean_N: FloatArray, variance_N: FloatArray, group_size: int, rule: AdvantageRule
+) -> FloatArray:
+    """E[(1/G) Σ A²] of a group: with rollout gradients of like size, what the squared step of a ticket is in proportion
+    to.
+
+    grpo: P(informative), as advantages divided by the standard deviation have mean square 1 or are all 0. dr_grpo: A is
+    r less the group's mean, so it is (G - 1)/G E[p (1 - p)]. rloo: r less the mean of the others, G/(G - 1) E[p (1 -
+    p)]. A group of one has no advantage. Returns (N,) >= 0. Raises ValueError if group_size < 1 or a belief is out of
+    range.
+    """
+    _check_group_size(group_size)
+    if rule == "grpo":
+        return informative_probability(mean_N, variance_N, group_size)
+    spread_N = expected_outcome_variance(mean_N, variance_N)
+    if group_size == 1:
+        return np.zeros_like(spread_N)
+    others = (group_size - 1) / group_size
+    return spread_N / others if rule == "rloo" else spread_N * others
+
+
+def expected_absolute_advantage(
+    mean_N: FloatArray, variance_N: FloatArray, group_size: int, rule: AdvantageRule
+) -> FloatArray:
+    """E[(1/G) Σ |A|] of a group, the signal of SEC (arXiv 2505.14970).
+
+    With k of G passed and q = k/G the mean of |r - q| is 2 q (1 - q). grpo divides it by the standard deviation, which
+    leaves 2 sqrt(q (1 - q)) and needs the distribution of k; dr_grpo has E = 2 (G - 1)/G E[p (1 - p)] and rloo
+    2 E[p (1 - p)] in closed form. Returns (N,) >= 0. Raises ValueError if group_size < 1 or a belief is out of range.
+    """
+    _check_group_size(group_size)
+    if rule == "grpo":
+        share_k = np.arange(group_size + 1) / group_size
+        return expected_over_counts(mean_N, variance_N, 2.0 * np.sqrt(share_k * (1.0 - share_k)))
+    absolute_N = 2.0 * expected_outcome_variance(mean_N, variance_N)
+    if group_size == 1:
+        return np.zeros_like(absolute_N)
+    return absolute_N if rule == "rloo" else absolute_N * ((group_size - 1) / group_size)
+
+
+def band_probability(
+    mean_N: FloatArray, variance_N: FloatArray, group_size: int, low: float, high: float
+) -> FloatArray:
+    """P(low <= k/G <= high): the chance that the share passed of the next group lies in a band, ends included.
+
+    0 everywhere where no k/G lies in it. Returns (N,) in [0, 1]. Raises ValueError unless 0 <= low < high <= 1.
+    """
+    _check_group_size(group_size)
+    if not 0.0 <= low < high <= 1.0:
+        raise ValueError(f"a band needs 0 <= low < high <= 1, got {low} and {high}")
+    share_k = np.arange(group_size + 1) / group_size
+    inside_k = (share_k >= low - BAND_ROUNDING) & (share_k <= high + BAND_ROUNDING)
+    return np.minimum(expected_over_counts(mean_N, variance_N, inside_k.astype(np.float64)), 1.0)
+
+
+def target_closeness(mean_N: FloatArray, variance_N: FloatArray, target: float) -> FloatArray:
+    """1 - E[(p - t)²] / max(t, 1 - t)²: 1 for a pass rate known to be the target, 0 for one known to be the farthest.
+
+    E[(p - t)²] = (m - t)² + v. At t = 1/2 it is 4 E[p (1 - p)]. Returns (N,) in [0, 1]. Raises ValueError unless the
+    target is in [0, 1] and the beliefs are in range.
+    """
+    if not 0.0 <= target <= 1.0:
+        raise ValueError(f"target must be in [0, 1], got {target}")
+    mean_N, variance_N = _checked_belief(mean_N, variance_N)
+    farthest = max(target, 1.0 - target)
+    return np.asarray(np.clip(1.0 - ((mean_N - target) ** 2 + variance_N) / farthest**2, 0.0, 1.0))
+
+
+def knapsack_value(mean_N: FloatArray, variance_N: FloatArray, group_size: int) -> FloatArray:
+    """E[(1 - p^G - (1 - p)^G) p (1 - p)²], the value of G rollouts in Knapsack RL (arXiv 2509.25849).
+
+    A chance to be informative times the gain from being so, which is largest at p = 1/3. By moments of the Beta
+    distribution: E[p (1 - p)²] - E[p^(G+1) (1 - p)²] - E[p (1 - p)^(G+2)]. Returns (N,) in [0, 4/27].
+    Raises ValueError if group_size < 1 or a belief is out of range.
+    """
+    _check_group_size(group_size)
+    value_N = (
+        beta_moment(mean_N, variance_N, 1, 2)
+        - beta_moment(mean_N, variance_N, group_size + 1, 2)
+        - beta_moment(mean_N, variance_N, 1, group_size + 2)
+    )
+    return np.asarray(np.maximum(value_N, 0.0))
+
+
+def beta_moment(mean_N: FloatArray, variance_N: FloatArray, passes: int, failures: int) -> FloatArray:
+    """E[p^a (1 - p)^b] for a, b >= 1: the chance of one given sequence of a passes and b failures.
+
+    With r = v / (m (1 - m)): m (1 - m) (1 - r) prod_{1<=j<a} (m (1-r) + j r) prod_{1<=j<b} ((1-m) (1-r) + j r) /
+    prod_{1<=j<a+b} (1 - r + j r). Returns (N,) in [0, 1]. Raises ValueError for a or b < 1, or a belief out of range.
+    """
+    if passes < 1 or failures < 1:
+        raise ValueError(f"passes and failures must be >= 1, got {passes} and {failures}")
+    mean_N, variance_N = _checked_belief(mean_N, variance_N)
+    overlap_N = np.minimum(variance_N / (mean_N * (1.0 - mean_N)), 1.0)
+    rest_N = 1.0 - overlap_N
+    moment_N = mean_N * (1.0 - mean_N) * rest_N
+    starts = [(mean_N * rest_N, j) for j in range(1, passes)]
+    starts += [((1.0 - mean_N) * rest_N, j) for j in range(1, failures)]
+    # The denominator of j = 1 is 1. One of the others for each factor, so that no product leaves the range of floats.
+    for below, (start_N, j) in enumerate(starts, start=2):
+        moment_N *= (start_N + j * overlap_N) / (rest_N + below * overlap_N)
+    return np.asarray(moment_N)
+
+
+def expected_over_counts(mean_N: FloatArray, variance_N: FloatArray, value_k: FloatArray) -> FloatArray:
+    """Σ_k P(k of G pass) value_k, k = 0..G, under the Beta-binomial distribution of the belief.
+
+    P(k) = C(G, k) prod_{j<k} (m (1-r) + j r) prod_{j<G-k} ((1-m) (1-r) + j r) / prod_{j<G} (1 - r + j r), summed as
+    logarithms, with r = v / (m (1 - m)) held below 1.
+
+    value_k: (G + 1,) finite. Returns (N,). Raises ValueError if a belief is out of range.
+    """
+    mean_N, variance_N = _checked_belief(mean_N, variance_N)
+    group_size = len(value_k) - 1
+    counts = [k for k in range(group_size + 1) if value_k[k] != 0.0]
+    result_N = np.zeros_like(mean_N)
+    for start in range(0, mean_N.size, BLOCK_ROWS):
+        block = slice(start, start + BLOCK_ROWS)
+        mean, overlap = mean_N[block], variance_N[block] / (mean_N[block] * (1.0 - mean_N[block]))
+        overlap = np.minimum(overlap, MAX_OVERLAP)
+        rest = 1.0 - overlap
+        pass_kb = _log_products(mean * rest, overlap, group_size)
+        fail_kb = _log_products((1.0 - mean) * rest, overlap, group_size)
+        all_b = _log_products(rest, overlap, group_size)[group_size]
+        for k in counts:
+            log_probability = pass_kb[k] + fail_kb[group_size - k] - all_b + log(comb(group_size, k))
+            result_N[block] += value_k[k] * np.exp(log_probability)
+    return result_N
+
+
+def _log_products(start_b: FloatArray, step_b: FloatArray, count: int) -> FloatArray:
+    """log prod_{j<k} (start + j step) for k = 0..count: (count + 1, b)."""
+    factors = np.zeros((count + 1, start_b.size))
+    np.log(start_b + np.arange(count)[:, None] * step_b, out=factors[1:])
+    return np.cumsum(factors, axis=0)
 
 
 def _check_group_size(group_size: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from selector.audit import Audit, audit
+from selector.audit import Audit, Estimate, audit
 from selector.claims import Claim, ClaimType
 from selector.drawing import claim_of, difficulty_bins
 from selector.observations import DrawRecord
@@ -25,7 +25,7 @@ def audit_run(state: RunState, level: float = LEVEL) -> Audit:
     last, first = (batches[-1].event, batches[0].event) if batches else (None, None)
     open_credit = last.open_credit if last else [0.0, 0.0, 0.0]
     carried = first.carried_credit if first else [0.0, 0.0, 0.0]
-    return audit(
+    found = audit(
         [_record(state, batch) for batch in batches],
         level=level,
         categories=state.pool.categories,
@@ -37,6 +37,22 @@ def audit_run(state: RunState, level: float = LEVEL) -> Audit:
         carried_credit=carried[0],
         carried_credit_predicted_pass=carried[1],
         carried_credit_predicted_degenerate=carried[2],
+    )
+    left_out = sum(b.event.claim["type"] == ClaimType.EMPIRICAL and not b.event.num_audit for b in batches)
+    return _without_reweighting(found, left_out) if left_out else found
+
+
+def _without_reweighting(found: Audit, num_draws: int) -> Audit:
+    """No re-weighted curve: some draws gave prompts no chance at all, and no weight can make up for that."""
+    nothing = Estimate(estimate=None, interval=None)
+    return replace(
+        found,
+        pass_rate=replace(found.pass_rate, reweighted=nothing),
+        degenerate=replace(found.degenerate, reweighted=nothing),
+        warnings=(
+            *found.warnings,
+            f"{num_draws} draws without floor and audit gave some prompts no chance: nothing can be re-weighted",
+        ),
     )
 
 

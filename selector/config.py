@@ -7,28 +7,74 @@ more than one field.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
+from predictors.value import AdvantageRule
 from selector.errors import EstimatorFixed, UnknownConfig
 
 Weights = Literal["none", "horvitz_thompson", "clipped"]
 Signal = Literal["reward", "outcome"]
 Feed = Literal["all", "informative_only"]
 LossAggregation = Literal["per_prompt", "per_sequence", "per_token"]
-Advantage = Literal["grpo", "dr_grpo", "rloo"]
+Advantage = AdvantageRule
+Utility = Literal[
+    "uniform",
+    "informative",
+    "gradient",
+    "variance",
+    "band",
+    "target",
+    "advantage",
+    "information",
+    "knapsack",
+    "pools",
+]
+Reads = Literal["belief", "mean", "draw", "shuffled"]
+Design = Literal["proportional", "top"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyConfig:
-    """One selection policy with every part named: a preset is such a value, a request overrides parts of it."""
+    """One selection policy with every part named: a preset is such a value, a request overrides parts of it.
+
+    Which of `power`, `target`, `low` and `high` count is the utility's to say; None where they do not.
+    """
 
     preset: str
     estimator: str
     estimator_options: Mapping[str, float] = field(default_factory=dict)
-    utility: Literal["uniform", "informative"]
-    power: float  # exponent of P(informative) when weights are off
-    floor: float  # share of the selected part spread evenly, in (0, 1]
+    utility: Utility
+    power: float  # exponent of the utility; of P(informative) only when weights are off
+    floor: float  # share of the selected part spread evenly, in (0, 1]; 0 for design "top" without any claim
+    target: float | None = None  # pass rate that is worth most
+    low: float | None = None  # least share passed that is worth anything
+    high: float | None = None  # largest
+    reads: Reads = "belief"  # what of the beliefs the utility sees
+    design: Design = "proportional"  # chances in proportion to the utility, or the largest utilities
+    candidates: float | None = None  # for "top": so many times the places drawn at random to choose from; None: all
+
+    @property
+    def empirical(self) -> bool:
+        """Prompts have a chance in no proportion to anything, or none: nothing can be claimed and no weight given."""
+        return self.design == "top" and self.floor == 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, in field order."""
+        return asdict(self)
+
+    def hashed(self) -> dict[str, Any]:
+        """What the configuration's hash is taken over: parts that a policy does without are left out, so that a part
+        which comes with a new version leaves the hashes of stored runs as they are.
+        """
+        return {
+            name: value
+            for name, value in self.to_dict().items()
+            if name not in _WITH_DEFAULT or value != _WITH_DEFAULT[name]
+        }
+
+
+_WITH_DEFAULT = {f.name: f.default for f in fields(PolicyConfig) if f.default is not MISSING}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +112,21 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Reads what any earlier version wrote. Raises UnknownConfig naming a field of a later one."""
         known = {f.name for f in fields(cls)}
         unknown = sorted(set(values) - known)
         if unknown:
             raise UnknownConfig(f"unknown configuration fields {unknown}; known: {sorted(known)}")
+        policy_parts = {f.name for f in fields(PolicyConfig)}
+        unknown = sorted(set(values["policy"]) - policy_parts)
+        if unknown:
+            raise UnknownConfig(f"unknown policy fields {unknown}; known: {sorted(policy_parts)}")
         return cls(**{**values, "policy": PolicyConfig(**values["policy"])})
 
     def config_hash(self) -> str:
         """SHA-256 over the canonical JSON; recorded with every draw."""
-        canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        hashed = {**self.to_dict(), "policy": self.policy.hashed()}
+        canonical = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def changed(self, **changes: Any) -> Self:

@@ -2,9 +2,9 @@
 
 Called by `draw`. Knows rows and numbers; nothing of prompts, credit, purposes or batches. N rows of the pool, n places.
 
-The chain is `capped_inclusion` (real sizes to π with Σπ = n) -> `integer_sizes` (π in units of 2⁻⁴⁰, exactly n in
-total) -> `systematic` over a `KeyedOrder`. As the units are integers, every row's chance is its units over 2⁴⁰
-exactly, whatever the order of summation, and exactly n rows come out.
+The chain is `capped_inclusion` or `top_inclusion` (sizes or scores to π with Σπ = n) -> `integer_sizes` (π in units of
+2⁻⁴⁰, exactly n in total) -> `systematic` over a `KeyedOrder`. As the units are integers, every row's chance is its
+units over 2⁴⁰ exactly, whatever the order of summation, and exactly n rows come out.
 """
 
 from dataclasses import dataclass
@@ -60,6 +60,28 @@ def _kappa_when_capped(scaled_N: np.ndarray, n: float) -> float:
     within = top * (n - np.arange(num_top)) <= tail
     capped = int(np.argmax(within))
     return (n - capped) / float(tail[capped])
+
+
+def top_inclusion(score_N: np.ndarray, n: float) -> np.ndarray:
+    """π of a draw of the n largest scores with ties broken at random: 1 above the n-th largest, 0 below, and what is
+    left shared evenly by the rows that tie with it.
+
+    score_N: (N,) without NaN; rows at −inf can be no one's choice. n: a real number of places; the last, fractional one
+    goes to the next score. Returns (N,) float64 in [0, 1], Σ = n.
+    Raises ValueError when a score is NaN, n is negative or fewer than n rows have a score above −inf.
+    """
+    possible = int(np.count_nonzero(score_N > -np.inf))
+    if bool(np.isnan(score_N).any()) or not 0.0 <= n <= possible * (1.0 + SUM_TOLERANCE):
+        raise ValueError(f"{n} places for the largest of {possible} scores; scores must not be NaN")
+    num_levels = min(int(np.ceil(n)), possible)
+    if num_levels == 0:
+        return np.zeros(len(score_N))
+    cut = len(score_N) - num_levels
+    threshold = np.partition(score_N, cut)[cut]
+    pi_N: np.ndarray = (score_N > threshold).astype(np.float64)
+    tied_N = score_N == threshold
+    pi_N[tied_N] = min(1.0, (n - float(pi_N.sum())) / int(np.count_nonzero(tied_N)))
+    return pi_N
 
 
 def integer_sizes(pi_N: np.ndarray, n: int) -> np.ndarray:

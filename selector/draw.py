@@ -14,8 +14,9 @@ Given S, an eligible row outside S is drawn with chance m/(N_e−(K−m)), so
 and (1/K) Σ weight·x with weight = K·(1+c)/(N·π) has mean (1/N) Σ_eligible (1+c)·x over the draws, N the frame.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
+from math import ceil as round_up
 from math import floor as round_down
 from math import gcd
 from typing import Literal
@@ -81,6 +82,8 @@ class DrawPlan:
     weights: Weights = "none"
     max_weight: float = 10.0
     exact_uniform: bool = False  # every prompt alike: utility and rest are ignored
+    top: bool = False  # the largest utilities are taken; chances in proportion to them otherwise
+    candidates: float | None = None  # with `top`: so many times the places are drawn first, to choose from; None: all
     seed: int
     purpose_code: int
     index: int
@@ -93,6 +96,8 @@ class DrawPlan:
         for name in ("audit_share", "review_share", "floor"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ValueError(f"{name} must be in [0, 1], got {getattr(self, name)}")
+        if self.candidates is not None and not (self.top and self.candidates >= 1.0):
+            raise ValueError(f"candidates must be >= 1 and need top, got {self.candidates}")
         if not self.max_weight > 0:
             raise ValueError(f"max_weight must be > 0, got {self.max_weight}")
 
@@ -147,7 +152,7 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
         places = Places(uncut=plan.size, total=total, audit=min(share_m, total, counts.total))
     if places.total > counts.total:
         return _draw_with_repeats(frame, classes, plan, places, review)
-    selected_N = _selected(classes, plan, places, review)
+    selected_N = _selected(classes, plan, places, review, audited=places.audit > 0)
     units_N = integer_sizes(selected_N, places.selected)
     selected_N = units_N / UNIT
     order = keyed_order(len(units_N), plan.rng(Stream.BLOCK_ORDER))
@@ -235,14 +240,28 @@ def _classes(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan, eligible_N
     )
 
 
-def _selected(classes: Classes, plan: DrawPlan, places: Places, review: int) -> np.ndarray:
+def _selected(classes: Classes, plan: DrawPlan, places: Places, review: int, *, audited: bool) -> np.ndarray:
     if places.selected == 0:
         return np.zeros(len(classes.gain_N))
     if plan.exact_uniform:
         return uniform_inclusion(classes.gain_N, places)
-    return selected_inclusion(
-        classes, selected=places.selected, review=review, floor=plan.floor, audited=places.audit > 0
-    )
+    if plan.top:
+        classes = replace(classes, top=True, candidate_N=_candidates(classes, plan, places))
+    return selected_inclusion(classes, selected=places.selected, review=review, floor=plan.floor, audited=audited)
+
+
+def _candidates(classes: Classes, plan: DrawPlan, places: Places) -> np.ndarray | None:
+    """(N,) bool: a uniform sample of the eligible rows, keyed by the batch, in which the largest are looked for.
+
+    π_t is given this sample: it depends on nothing that comes back, so weights made of it are as good as others.
+    """
+    if plan.candidates is None:
+        return None
+    eligible = np.flatnonzero(classes.gain_N)
+    count = min(round_up(plan.candidates * places.selected), len(eligible))
+    candidate_N = np.zeros(len(classes.gain_N), bool)
+    candidate_N[eligible[uniform_order_prefix(len(eligible), count, plan.rng(Stream.CANDIDATES))]] = True
+    return candidate_N
 
 
 def _with_audit(
@@ -265,10 +284,7 @@ def _draw_with_repeats(frame: DrawFrame, classes: Classes, plan: DrawPlan, place
     base, extra = divmod(places.total, len(eligible))
     # Every row has a ticket for sure, so none needs the floor that an absent audit would call for.
     part = Places(uncut=extra, total=extra, audit=0)
-    if plan.exact_uniform or extra == 0:
-        selected_N = _selected(classes, plan, part, review)
-    else:
-        selected_N = selected_inclusion(classes, selected=extra, review=review, floor=plan.floor, audited=True)
+    selected_N = _selected(classes, plan, part, review, audited=True)
     units_N = integer_sizes(selected_N, extra)
     order = keyed_order(len(units_N), plan.rng(Stream.BLOCK_ORDER))
     chosen = systematic(units_N, order, int(plan.rng(Stream.SYSTEMATIC_START).integers(0, UNIT)))

@@ -19,6 +19,7 @@ from selector.errors import BatchConflict, RevisitImpossible
 from selector.events import BatchDrawn
 from selector.observations import NUM_DIFFICULTY_BINS, observation_ranges
 from selector.policies import build_policy
+from selector.reading import read_beliefs
 from selector.reports import check_branch
 from selector.revisits import due_now, revisit_draws, waited
 from selector.state import DrawnBatch, RunState
@@ -50,7 +51,7 @@ def claim_of(config: RunConfig) -> Claim:
     policy = build_policy(config.policy, weights=config.weights, advantage=config.advantage)
     return derive_claim(
         uniform=policy.exact_uniform,
-        empirical=False,
+        empirical=config.policy.empirical,
         weights=config.weights,
         loss_aggregation=config.loss_aggregation,
         advantage=config.advantage,
@@ -126,13 +127,18 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         weights=config.weights,
         max_weight=config.max_weight,
         exact_uniform=policy.exact_uniform,
+        top=config.policy.design == "top",
+        candidates=config.policy.candidates,
         seed=config.seed,
         purpose_code=PURPOSE_CODE[request.purpose],
         index=request.index,
         refill=request.refill,
     )
     if is_train:
-        drawn = draw(frame, policy.utility(beliefs, group_size=request.group_size), plan)
+        seen = read_beliefs(beliefs, config.policy.reads, frame, plan)
+        known_N = informative_N if seen is beliefs else None
+        utility_N = policy.utility(seen, group_size=request.group_size, informative_N=known_N)
+        drawn = draw(frame, utility_N, plan)
     else:
         drawn = draw_uniform(frame, plan)
     return _record(state, request, frame, beliefs, informative_N, drawn, period, now)

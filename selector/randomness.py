@@ -24,6 +24,9 @@ class Stream(StrEnum):
     AUDIT_ORDER = "audit_order"  # the uniform permutation that the audit reads from
     UNIFORM_ORDER = "uniform_order"  # simple random sampling: probe, held-out, control and audit batches
     TICKET_ORDER = "ticket_order"  # order in which the tickets are handed out
+    CANDIDATES = "candidates"  # the rows among which the largest utilities are taken
+    BELIEF_DRAW = "belief_draw"  # the pass rates that Thompson sampling draws from the beliefs
+    BELIEF_SHUFFLE = "belief_shuffle"  # whose belief a prompt is judged by in the control that mixes them up
     REVISIT_ORDER = "revisit_order"  # keyed positions of prompts for revisits; the same for a whole run
 
 

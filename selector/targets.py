@@ -9,6 +9,8 @@ tickets of which m are audit, K−m = K_S selected. Eligible rows fall into thre
 
 Within a class of M places, c the credit and u the utility of a row, sums over the class:
   π_t = min(1, κ·[(1−f)·u(1+c)/Σu(1+c) + f·(1+c)/Σ(1+c)]),   Σπ_t = M.
+Where the largest utilities are taken (`top`), t/M stands for u(1+c)/Σu(1+c), t the chance that the row is among the M
+largest: 1 or 0, ties sharing alike, and rows that are no candidates coming last.
 
 Every eligible prompt must keep a chance, or its weight would be infinite. With m >= 1 the audit sees to it: π >=
 m/N_e. With m = 0 (a small refill, or no audit share) the places are split so that π_t >= f·K_S·(1+c)/Σ_eligible(1+c)
@@ -21,7 +23,7 @@ from math import floor as round_down
 
 import numpy as np
 
-from selector.designs import capped_inclusion
+from selector.designs import capped_inclusion, top_inclusion
 
 ROUNDING = 1e-9  # places; keeps 0.9 * 10 from being rounded down to 8
 
@@ -76,6 +78,8 @@ class Classes:
     waited_N: np.ndarray | None  # int64, draws since a due row's turn; the longest wait goes first
     gain_N: np.ndarray  # float64, 1+c for eligible rows, 0 for others
     utility_N: np.ndarray  # float64, finite and >= 0
+    top: bool = False  # the largest utilities are taken
+    candidate_N: np.ndarray | None = None  # bool, rows that `top` looks at first; None: all
 
     @property
     def counts(self) -> Counts:
@@ -94,7 +98,7 @@ def selected_inclusion(classes: Classes, *, selected: int, review: int, floor: f
     """
     counts = classes.counts
     if counts.resting == 0:
-        return class_inclusion(classes.utility_N, classes.gain_N, selected, floor)
+        return class_inclusion(classes, classes.gain_N, selected, floor)
     if selected == counts.total:
         return (classes.gain_N > 0).astype(np.float64)
     spare = 0.0 if audited else floor * selected
@@ -111,8 +115,8 @@ def selected_inclusion(classes: Classes, *, selected: int, review: int, floor: f
     for_others = max(min(max(review, counts.due) - len(sure), counts.resting - len(sure)), need_others)
     for_others = max(0.0, min(max(for_others, left - counts.active), left - need_active))
     for_active = left - for_others
-    pi_N = class_inclusion(classes.utility_N, gain_active_N, for_active, _floor_within(floor, need_active, for_active))
-    pi_N += class_inclusion(classes.utility_N, gain_others_N, for_others, _floor_within(floor, need_others, for_others))
+    pi_N = class_inclusion(classes, gain_active_N, for_active, _floor_within(floor, need_active, for_active))
+    pi_N += class_inclusion(classes, gain_others_N, for_others, _floor_within(floor, need_others, for_others))
     pi_N[sure] = 1.0
     return pi_N
 
@@ -130,8 +134,20 @@ def first_due(classes: Classes, places: int) -> np.ndarray:
     return due[: max(places, 0)]
 
 
-def class_inclusion(utility_N: np.ndarray, gain_N: np.ndarray, places: float, floor: float) -> np.ndarray:
-    """π_t of one class: the rows with a gain (1+c) above 0. (N,) in [0, 1], Σ = places.
+def class_inclusion(classes: Classes, gain_N: np.ndarray, places: float, floor: float) -> np.ndarray:
+    """π_t of one class: the rows with a gain (1+c) above 0. (N,) in [0, 1], Σ = places."""
+    if not classes.top:
+        return proportional_inclusion(classes.utility_N, gain_N, places, floor)
+    candidate_N = classes.candidate_N if classes.candidate_N is not None else np.ones(len(gain_N), bool)
+    score_N = np.where(gain_N > 0.0, np.where(candidate_N, classes.utility_N, -1.0), -np.inf)
+    top_N = top_inclusion(score_N, places)
+    if floor == 0.0 or places == 0.0:
+        return top_N
+    return capped_inclusion(top_N * ((1.0 - floor) / places) + gain_N * (floor / float(gain_N.sum())), places)
+
+
+def proportional_inclusion(utility_N: np.ndarray, gain_N: np.ndarray, places: float, floor: float) -> np.ndarray:
+    """π_t in proportion to utility and gain, in one class. (N,) in [0, 1], Σ = places.
 
     Utilities that are all zero mean no preference. Where fewer rows than places have a size (floor 0, zero
     utilities), those are certain and the others share what is left by their gain.
@@ -164,4 +180,5 @@ def uniform_inclusion(gain_N: np.ndarray, places: Places) -> np.ndarray:
     eligible = int(np.count_nonzero(gain_N))
     per_gain = places.total * (eligible - places.selected) / float(gain_N.sum())
     size_N = np.maximum(gain_N * per_gain - places.audit, 0.0) if places.total < eligible else gain_N
-    return class_inclusion(np.where(gain_N > 0, size_N / np.maximum(gain_N, 1.0), 0.0), gain_N, places.selected, 0.0)
+    utility_N = np.where(gain_N > 0, size_N / np.maximum(gain_N, 1.0), 0.0)
+    return proportional_inclusion(utility_N, gain_N, places.selected, 0.0)

@@ -46,7 +46,7 @@ def _preset(name: str) -> dict[str, Any]:
     preset = PRESETS[name]
     return {
         "preset": name,
-        "config": views.policy_info(preset.config),
+        "config": preset.config.to_dict(),
         "claim": views.preset_claim(preset.config),
         "source": preset.source,
         "description": preset.sentence,

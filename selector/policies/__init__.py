@@ -1,19 +1,84 @@
-"""Selection policies by their utility: a new one is a file, a name in `PolicyConfig.utility` and a line here."""
+"""Selection policies by their utility: a new one is a file, a name in `config.Utility` and a line here."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from selector.config import Advantage, PolicyConfig, Weights
+from selector.policies.advantage import AbsoluteAdvantage
+from selector.policies.band import Band
 from selector.policies.base import Policy
+from selector.policies.gradient import Gradient
+from selector.policies.information import Information
+from selector.policies.knapsack import Knapsack
 from selector.policies.midband import Midband
+from selector.policies.pools import Pools
 from selector.policies.presets import PRESETS, Preset
+from selector.policies.target import Target
 from selector.policies.uniform import Uniform
+from selector.policies.variance import Variance
 
-__all__ = ["POLICIES", "PRESETS", "Policy", "Preset", "build_policy"]
+__all__ = ["POLICIES", "PRESETS", "Policy", "Preset", "build_policy", "override"]
 
-POLICIES: dict[str, type[Policy]] = {"uniform": Uniform, "informative": Midband}
+POLICIES: dict[str, type[Policy]] = {
+    "uniform": Uniform,
+    "informative": Midband,
+    "gradient": Gradient,
+    "variance": Variance,
+    "band": Band,
+    "target": Target,
+    "advantage": AbsoluteAdvantage,
+    "information": Information,
+    "knapsack": Knapsack,
+    "pools": Pools,
+}
+PARAMETERS = frozenset[str]().union(*(policy.parameters() for policy in POLICIES.values()))
+OPTIONAL = PARAMETERS - {"power"} | {"candidates"}
+"""Parts of a `PolicyConfig` that are None where they do not count."""
 
 
 def build_policy(config: PolicyConfig, *, weights: Weights, advantage: Advantage) -> Policy:
-    """The policy of a run. Raises ValueError naming an unknown utility or a value out of range."""
+    """The policy of a run. Raises ValueError naming an unknown utility or a value that cannot be."""
     policy = POLICIES.get(config.utility)
     if policy is None:
         raise ValueError(f"unknown utility {config.utility!r}; known: {sorted(POLICIES)}")
+    _check_design(config, weights)
     return policy.from_config(config, weights=weights, advantage=advantage)
+
+
+def override(config: PolicyConfig, changes: Mapping[str, Any]) -> PolicyConfig:
+    """The policy with some of its parts given anew; parts that its utility then does without are dropped.
+
+    Raises ValueError for a part that is given and changes nothing with this utility, naming it.
+    """
+    changed = replace(config, **changes)
+    policy = POLICIES.get(changed.utility)
+    if policy is None:
+        return changed  # `build_policy` says so
+    idle = PARAMETERS - policy.parameters()
+    if policy.exact_uniform:
+        idle |= {"floor", "reads", "design", "candidates"}
+    elif changed.design != "top":
+        idle |= {"candidates"}
+    useless = sorted(name for name in idle & set(changes) if changes[name] != getattr(config, name))
+    if useless:
+        raise ValueError(
+            f"{useless[0]} {changes[useless[0]]} has no effect with utility {changed.utility!r} and design "
+            f"{changed.design!r}: leave it out"
+        )
+    no_others: dict[str, Any] = dict.fromkeys(idle & OPTIONAL)
+    return replace(changed, **no_others)
+
+
+def _check_design(config: PolicyConfig, weights: Weights) -> None:
+    if config.candidates is not None and (config.design != "top" or not config.candidates >= 1.0):
+        raise ValueError(
+            f"candidates must be >= 1 and need design 'top', got {config.candidates} with {config.design!r}"
+        )
+    if not 0.0 <= config.floor <= 1.0 or (config.floor == 0.0 and config.design != "top"):
+        raise ValueError(f"floor must be in (0, 1], or 0 with design 'top', got {config.floor} with {config.design!r}")
+    if config.empirical and weights != "none":
+        raise ValueError(
+            f"weights {weights!r} need a chance for every prompt, and design 'top' with floor 0 gives none: "
+            "give a floor, or weights 'none'"
+        )

@@ -4,14 +4,13 @@ Built by `build_policy`. N rows, G rollouts of a group, p the pass rate under th
 """
 
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
 from predictors.base import Beliefs
-from predictors.value import informative_probability
-from selector.config import Advantage, PolicyConfig, Weights
-from selector.policies.base import Policy
+from predictors.value import expected_outcome_variance, informative_probability
+from selector.config import Advantage, Weights
+from selector.policies.base import Policy, check_power
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,18 +28,13 @@ class Midband(Policy):
     power: float
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.power < np.inf:
-            raise ValueError(f"power must be finite and > 0, got {self.power}")
+        check_power(self.power)
 
-    @classmethod
-    def from_config(cls, config: PolicyConfig, *, weights: Weights, advantage: Advantage) -> Self:
-        return cls(weights=weights, advantage=advantage, power=config.power)
-
-    def utility(self, beliefs: Beliefs, *, group_size: int) -> np.ndarray:
+    def utility(self, beliefs: Beliefs, *, group_size: int, informative_N: np.ndarray | None = None) -> np.ndarray:
         if self.weights != "none" and self.advantage != "grpo":
-            outcome_variance_N = beliefs.mean_N * (1.0 - beliefs.mean_N) - beliefs.variance_N
-            return np.sqrt(np.maximum(outcome_variance_N, 0.0))
-        informative_N = informative_probability(beliefs.mean_N, beliefs.variance_N, group_size)
+            return np.sqrt(expected_outcome_variance(beliefs.mean_N, beliefs.variance_N))
+        if informative_N is None:
+            informative_N = informative_probability(beliefs.mean_N, beliefs.variance_N, group_size)
         if self.weights != "none":
             return np.sqrt(informative_N)
         utility_N: np.ndarray = informative_N**self.power

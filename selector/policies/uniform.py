@@ -5,12 +5,11 @@ Built by `build_policy`. Looks at no belief.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from predictors.base import Beliefs
-from selector.config import Advantage, PolicyConfig, Weights
 from selector.policies.base import Policy
 
 
@@ -20,9 +19,5 @@ class Uniform(Policy):
 
     exact_uniform: ClassVar[bool] = True
 
-    @classmethod
-    def from_config(cls, config: PolicyConfig, *, weights: Weights, advantage: Advantage) -> Self:
-        return cls()
-
-    def utility(self, beliefs: Beliefs, *, group_size: int) -> np.ndarray:
+    def utility(self, beliefs: Beliefs, *, group_size: int, informative_N: np.ndarray | None = None) -> np.ndarray:
         return np.ones(len(beliefs.mean_N))

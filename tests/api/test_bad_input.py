@@ -76,10 +76,16 @@ FIELDS: list[tuple[str, Json, str, object]] = [
     ("config", {}, "weights", "importance"),
     ("config", {}, "max_lag", -1),
     ("config", {}, "group_size", 4),
-    ("config", {}, "policy", {"floor": 0.0}),
+    ("config", {}, "policy", {"floor": -0.1}),
     ("config", {}, "policy", {"power": -1.0}),
     ("config", {}, "policy", {"utility": "beauty"}),
     ("config", {}, "policy", {"temperature": 1.0}),
+    ("config", {}, "policy", {"target": 1.1}),
+    ("config", {}, "policy", {"candidates": 0.5}),
+    ("config", {}, "policy", {"design": "bernoulli"}),
+    ("config", {}, "policy", {"reads": "minds"}),
+    ("config", {}, "policy", {"low": -0.1}),
+    ("config", {}, "policy", {"high": float("inf")}),
 ]
 
 
@@ -224,6 +230,17 @@ def test_half_a_surrogate_pair_is_refused(shared: Http, path: str, body: bytes) 
     ("values", "words"),
     [
         ({"policy": {"preset": "greedy"}}, ("policy.preset", "greedy", "midband")),
+        ({"policy": {"utility": "target"}}, ("policy", "utility 'target' needs target")),
+        ({"policy": {"target": 0.5}}, ("policy", "target 0.5 has no effect with utility 'informative'")),
+        ({"policy": {"preset": "uniform", "power": 2.0}}, ("policy", "power 2.0 has no effect")),
+        ({"policy": {"floor": 0.0}}, ("policy", "floor must be in (0, 1], or 0 with design 'top'")),
+        ({"policy": {"candidates": 4.0}}, ("policy", "candidates 4.0 has no effect", "'proportional'")),
+        ({"policy": {"preset": "uniform", "design": "top"}}, ("policy", "design top has no effect")),
+        (
+            {"policy": {"design": "top", "floor": 0.0}, "weights": "horvitz_thompson"},
+            ("policy", "weights 'horvitz_thompson' need a chance for every prompt"),
+        ),
+        ({"policy": {"utility": "band", "low": 0.8, "high": 0.2}}, ("policy", "low 0.8 and high 0.2")),
         ({"policy": {"estimator": "oracle"}}, ("oracle", "kalman_arcsine")),
         ({"policy": {"estimator_options": {"speed": 1.0}}}, ("speed", "process_noise")),
         ({"policy": {"estimator": "discounted_beta", "estimator_options": {"discount": 7.0}}}, ("discount", "7")),
@@ -236,6 +253,15 @@ def test_a_configuration_that_cannot_be_is_refused_with_what_can(
 ) -> None:
     with unchanged(shared):
         refused(shared.send("POST", "/v1/runs", {"name": "z", "pool": "p", **values}), 422, "invalid_config", *words)
+
+
+def test_a_run_without_a_chance_for_every_prompt_cannot_be_given_weights_later(shared: Http) -> None:
+    shared.post("/v1/runs", {"name": "top", "pool": "p", "policy": {"preset": "mopps"}})
+    with unchanged(shared, "top"):
+        change = {"weights": "horvitz_thompson"}
+        refused(
+            shared.send("POST", "/v1/runs/top/config", change), 422, "invalid_config", "need a chance for every prompt"
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Frames and plans for tests of a draw: defaults that a test overrides by name, and random ones of every kind."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ def random_plan(rng: np.random.Generator) -> DrawPlan:
     def one_of(*values: Any) -> Any:
         return values[int(rng.integers(0, len(values)))]
 
-    return make_plan(
+    plan = make_plan(
         int(one_of(rng.integers(1, 8), rng.integers(1, 60))),
         group_size=one_of(1, 4, 6, 8),
         divisor=one_of(1, 1, 1, 8, 12, 64),
@@ -98,6 +99,8 @@ def random_plan(rng: np.random.Generator) -> DrawPlan:
         index=int(rng.integers(0, 1000)),
         refill=one_of(0, 0, 1, 2),
     )
+    top = one_of(False, False, True)
+    return replace(plan, top=top, candidates=one_of(None, 1.0, 2.5) if top else None)
 
 
 def random_cases(num: int) -> Iterator[tuple[int, DrawFrame, np.ndarray, DrawPlan]]:

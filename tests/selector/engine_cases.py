@@ -17,6 +17,7 @@ from selector.engine import RunEngine, StepRequest
 from selector.events import Event, PoolRevised, event_from_json
 from selector.policies import build_policy
 from selector.pool import PoolState
+from selector.reading import read_beliefs
 from selector.replay import MemoryArchive, replay
 from selector.reports import Decision, GroupIn, Report, RolloutIn
 from selector.revisits import waited
@@ -315,12 +316,15 @@ def redraw(state: RunState, request: DrawRequest, period: int | None) -> Drawn:
         weights=config.weights,
         max_weight=config.max_weight,
         exact_uniform=policy.exact_uniform,
+        top=config.policy.design == "top",
+        candidates=config.policy.candidates,
         seed=config.seed,
         purpose_code=PURPOSE_CODE[Purpose.TRAIN],
         index=request.index,
         refill=request.refill,
     )
-    return draw(frame, policy.utility(state.beliefs(), group_size=request.group_size), plan)
+    seen = read_beliefs(state.beliefs(), config.policy.reads, frame, plan)
+    return draw(frame, policy.utility(seen, group_size=request.group_size), plan)
 
 
 def lasting(state: RunState) -> Mapping[str, Any]:

@@ -309,3 +309,20 @@ def test_selection_raises_the_selected_curve_and_not_the_uniform_ones(weights: s
     assert found.verdict is not None
     assert "read progress from the uniform curve" in found.verdict
     assert found.warnings == ()
+
+
+def test_draws_that_gave_prompts_no_chance_are_not_reweighted() -> None:
+    policy = make_policy(design="top", floor=0.0)
+    for audit_share, known in ((0.0, False), (0.25, True)):
+        session = run(policy=policy, weights="none", audit_share=audit_share)
+        for index in range(4):
+            session.answer_batch(session.draw(index, 4), lambda row, _, n: float(n < row % 5))
+
+        found = audit_run(session.state)
+
+        assert (found.pass_rate.reweighted.estimate is not None) is known
+        assert (found.degenerate.reweighted.interval is not None) is known
+        assert (found.pass_rate.uniform.estimate is not None) is known
+        assert found.pass_rate.selected.estimate is not None
+        assert any("no chance: nothing can be re-weighted" in warning for warning in found.warnings) is not known
+        assert claim_realised(session.state, found).type is ClaimType.EMPIRICAL

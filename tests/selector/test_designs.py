@@ -14,12 +14,13 @@ from selector.designs import (
     keyed_order,
     permutation,
     systematic,
+    top_inclusion,
     uniform_order_prefix,
 )
 
-SIZES = st.lists(st.one_of(st.floats(0, 1e3), st.sampled_from([0.0, 1.0, 1e-12, 1e12])), min_size=1, max_size=30).map(
-    np.array
-)
+# Ratios beyond 1e200 have a test of their own: where rows are capped they are cut there.
+POSITIVE = st.floats(1e-100, 1e3)
+SIZES = st.lists(st.one_of(POSITIVE, st.sampled_from([0.0, 1.0, 1e-12, 1e12])), min_size=1, max_size=30).map(np.array)
 
 
 def slow_capped(size_N: np.ndarray, n: float) -> np.ndarray:
@@ -281,3 +282,47 @@ def test_a_prefix_longer_than_the_permutation_is_refused() -> None:
 def test_a_permutation_is_one() -> None:
     np.testing.assert_array_equal(np.sort(permutation(100, np.random.default_rng(0))), np.arange(100))
     assert len(permutation(0, np.random.default_rng(0))) == 0
+
+
+# The largest scores
+
+
+def test_the_largest_scores_are_certain_and_ties_share_what_is_left() -> None:
+    score_N = np.array([0.1, 0.9, 0.5, 0.5, 0.5, -np.inf])
+
+    np.testing.assert_allclose(top_inclusion(score_N, 2), [0, 1, 1 / 3, 1 / 3, 1 / 3, 0])
+    np.testing.assert_allclose(top_inclusion(score_N, 4), [0, 1, 1, 1, 1, 0])
+    np.testing.assert_allclose(top_inclusion(score_N, 4.25), [0.25, 1, 1, 1, 1, 0])
+    np.testing.assert_allclose(top_inclusion(score_N, 0.5), [0, 0.5, 0, 0, 0, 0])
+    np.testing.assert_allclose(top_inclusion(score_N, 5), [1, 1, 1, 1, 1, 0])
+    np.testing.assert_array_equal(top_inclusion(score_N, 0), 0.0)
+    assert top_inclusion(np.empty(0), 0).shape == (0,)
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=12), st.floats(0, 1))
+def test_the_largest_scores_agree_with_the_mean_over_all_ways_to_break_ties(scores: list[int], share: float) -> None:
+    score_N = np.array(scores, float)
+    n = share * len(scores)
+    whole, part = divmod(n, 1.0)
+    slow_N = np.zeros(len(scores))
+    rng = np.random.default_rng(0)
+    num = 400
+    for _ in range(num):
+        order = np.lexsort((rng.random(len(scores)), -score_N))
+        slow_N[order[: int(whole)]] += 1 / num
+        if part:
+            slow_N[order[int(whole)]] += part / num
+    found_N = top_inclusion(score_N, n)
+
+    assert found_N.sum() == pytest.approx(n)
+    assert ((found_N >= 0) & (found_N <= 1)).all()
+    # Five standard errors of a share of 400.
+    np.testing.assert_allclose(found_N, slow_N, atol=5 * 0.5 / np.sqrt(num))
+
+
+@pytest.mark.parametrize(
+    ("score", "n"), [([1.0, np.nan], 1), ([1.0, -np.inf], 2), ([1.0], -1), ([1.0], np.nan), ([], 1)]
+)
+def test_scores_without_a_largest_are_refused(score: list[float], n: float) -> None:
+    with pytest.raises(ValueError, match="for the largest of"):
+        top_inclusion(np.array(score), n)

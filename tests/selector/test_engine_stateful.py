@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from selector.config import Design, Reads
 from selector.reports import GroupIn
 from selector.snapshot import snapshot
 from selector.types import Purpose, TicketState, VoidReason
@@ -42,6 +43,8 @@ class RunMachine(CheckedRun):
         ttl=st.sampled_from([TTL_S, None]),
         review_share=st.sampled_from([0.05, 0.4]),
         seed=st.integers(0, 3),
+        reads=st.sampled_from(["belief", "mean", "draw", "shuffled"]),
+        design=st.sampled_from([("proportional", None), ("top", None), ("top", 2.0)]),
     )
     def begin(
         self,
@@ -53,10 +56,13 @@ class RunMachine(CheckedRun):
         ttl: float | None,
         review_share: float,
         seed: int,
+        reads: Reads,
+        design: tuple[Design, float | None],
     ) -> None:
         self.flat = not kalman
+        policy = replace(KALMAN if kalman else make_policy(), utility=utility, reads=reads)
         config = make_config(
-            replace(KALMAN, utility=utility) if kalman else make_policy(utility=utility),
+            replace(policy, design=design[0], candidates=design[1]),
             weights=weights,
             audit_share=audit_share,
             group_size=GROUP_SIZE,

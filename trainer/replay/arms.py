@@ -10,8 +10,8 @@ from trainer.errors import InvalidRequest
 from trainer.reports import in_words
 
 ESTIMATOR_PREFIX = "estimator."  # of an option that goes to the estimator itself
-TEXT_OPTIONS = ("estimator", "utility")
-NUMBER_OPTIONS = ("power", "floor")
+TEXT_OPTIONS = ("estimator", "utility", "reads", "design")
+NUMBER_OPTIONS = ("power", "floor", "target", "low", "high", "candidates")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,13 +26,16 @@ def test_options_override_parts_of_the_preset() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("midband:pwer=2", r"unknown option 'pwer'; known: power, floor, estimator, utility"),
+        (
+            "midband:pwer=2",
+            r"unknown option 'pwer'; known: power, floor, target, low, high, candidates, estimator, utility",
+        ),
         ("midband:power", "'power' is not of the form option=value"),
         ("midband:power=", "not of the form"),
         ("midband:power=two", "power must be a number, got 'two'"),
         ("midband:power=2,power=3", "power is given twice"),
         ("midband:estimator.a=1,estimator.a=2", "given twice"),
-        ("midband:floor=0", "floor: .* got 0.0"),
+        ("midband:floor=-1", "floor: .* got -1.0"),
         ("midband:power=nan", "power: .* got nan"),
         ("midband:utility=best", "utility: "),
         ("midband:preset=x", "preset"),

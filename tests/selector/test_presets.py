@@ -1,0 +1,303 @@
+"""Presets: what each says of itself, and that it makes the choice its method documents on a pool made by hand."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from predictors.base import Observations
+from predictors.hmm import Hmm
+from predictors.registry import build_estimator
+from predictors.value import expected_absolute_advantage
+from selector.claims import ClaimType
+from selector.config import RunConfig
+from selector.designs import uniform_order_prefix
+from selector.drawing import claim_of, due_revisits
+from selector.policies import POLICIES, PRESETS, Policy, build_policy
+from selector.randomness import Stream, stream
+from selector.state import DrawnBatch
+from selector.types import PURPOSE_CODE, Purpose
+from tests.selector.engine_cases import Session, make_pool, redraw
+from tests.selector.test_policies import make_beliefs
+
+CLAIMS = {
+    "uniform": ClaimType.EXACT,
+    "midband": ClaimType.MODIFIED,
+    "band": ClaimType.MODIFIED,
+    "mopps": ClaimType.EMPIRICAL,
+    "lilo": ClaimType.EMPIRICAL,
+    "kgps": ClaimType.EMPIRICAL,
+    "dps": ClaimType.EMPIRICAL,
+    "bots": ClaimType.EMPIRICAL,
+    "sec": ClaimType.MODIFIED,
+    "pools": ClaimType.MODIFIED,
+    "random-equal-rollouts": ClaimType.EXACT,
+    "shuffled-scores": ClaimType.MODIFIED,
+}
+
+
+def config_of(preset: str, **changes: Any) -> RunConfig:
+    return RunConfig(pool="pool", policy=PRESETS[preset].config, **({"audit_share": 0.0} | changes))
+
+
+def passes_of(row: int) -> int:
+    """Of 8 rollouts, in every group of the pools below."""
+    return row % 9
+
+
+def answered(session: Session, batch: DrawnBatch) -> None:
+    session.answer_batch(batch, lambda row, _, n: float(n < passes_of(row)))
+
+
+def tried(preset: str, num_rows: int = 60, num_batches: int = 4) -> Session:
+    """A run in which some prompts have had a group of 8."""
+    session = Session(config_of(preset), make_pool(num_rows))
+    for index in range(num_batches):
+        answered(session, session.draw(index, 8))
+    return session
+
+
+def test_the_presets_are_these_and_claim_what_their_design_allows() -> None:
+    assert list(PRESETS) == list(CLAIMS)
+    assert {name: claim_of(config_of(name)).type for name in PRESETS} == CLAIMS
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_says_where_it_comes_from_and_builds(name: str) -> None:
+    preset = PRESETS[name]
+
+    assert preset.config.preset == name
+    assert preset.source
+    assert preset.sentence.endswith(".")
+    assert isinstance(build_policy(preset.config, weights="none", advantage="grpo"), Policy)
+
+
+def test_the_documents_list_every_preset_and_every_utility() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
+
+    assert [name for name in (*PRESETS, *POLICIES) if f"| `{name}` |" not in page] == []
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_draws_whole_batches_with_an_audit_and_can_be_redrawn(name: str) -> None:
+    session = Session(config_of(name, audit_share=0.2), make_pool(50))
+    for index in range(5):
+        request = session.request(index, 8)
+        event = session.engine.draw(request, now=0.0)
+        assert event is not None
+        again = redraw(session.state, request, event.revisit_draws)
+        session.apply(event)
+        answered(session, session.state.batches[-1])
+        assert len(event.row_K) == 8
+        assert event.row_K.tolist() == again.rows_K.tolist()
+        assert event.inclusion_K.tobytes() == again.inclusion_K.tobytes()
+        # With an audit every prompt has a chance, whatever the design.
+        assert again.inclusion_N.min() >= event.num_audit / 50 - 1e-12
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_with_a_floor_every_preset_can_have_weights(name: str) -> None:
+    preset = PRESETS[name].config
+    policy = preset if preset.utility == "uniform" else replace(preset, floor=0.1)
+
+    claim = claim_of(RunConfig(pool="pool", policy=policy, weights="horvitz_thompson"))
+
+    assert claim.type in (ClaimType.EXACT, ClaimType.UNBIASED)
+
+
+def test_midband_is_as_it_was() -> None:
+    config = PRESETS["midband"].config
+
+    assert (config.utility, config.power, config.floor, config.design) == ("informative", 4.0, 0.05, "proportional")
+
+
+def test_band_keeps_groups_whose_share_passed_is_between_a_fifth_and_four_fifths() -> None:
+    policy = build_policy(PRESETS["band"].config, weights="none", advantage="grpo")
+    mean = [0.01, 0.05, 0.5]
+
+    # 2 to 6 of 8 passes; 1, 2 and 3 of 4, as in PRIME.
+    for group_size, kept in ((8, range(2, 7)), (4, range(1, 4))):
+        expected = [sum(_binomial(group_size, k) * p**k * (1 - p) ** (group_size - k) for k in kept) for p in mean]
+        np.testing.assert_allclose(policy.utility(make_beliefs(mean), group_size=group_size), expected, rtol=1e-9)
+
+
+def test_mopps_has_the_posterior_of_the_groups_it_was_given() -> None:
+    session = tried("mopps")
+    beliefs, groups_N = session.state.beliefs(), session.state.rows["groups_N"]
+    passes_N = np.array([passes_of(row) for row in range(60)])
+
+    # Beta(1 + k, 1 + n - k) without forgetting: its mean and variance.
+    alpha_N, beta_N = 1.0 + groups_N * passes_N, 1.0 + groups_N * (8 - passes_N)
+    total_N = alpha_N + beta_N
+    np.testing.assert_allclose(beliefs.mean_N, alpha_N / total_N)
+    np.testing.assert_allclose(beliefs.variance_N, alpha_N * beta_N / total_N**2 / (total_N + 1))
+    assert groups_N.max() >= 1
+    assert groups_N.min() == 0
+
+
+@pytest.mark.parametrize(("num_rows", "num_candidates"), [(400, 128), (60, 60)])
+def test_mopps_takes_draws_from_the_posterior_nearest_to_a_half_among_candidates(
+    num_rows: int, num_candidates: int
+) -> None:
+    session = tried("mopps", num_rows)
+    state, key = session.state, (PURPOSE_CODE[Purpose.TRAIN], 4, 0)
+    beliefs = state.beliefs()
+    due = np.flatnonzero(due_revisits(state, state.revisit_draws)).tolist()
+    concentration_N = beliefs.mean_N * (1 - beliefs.mean_N) / beliefs.variance_N - 1
+    drawn_N = stream(0, Stream.BELIEF_DRAW, *key).beta(
+        beliefs.mean_N * concentration_N, (1 - beliefs.mean_N) * concentration_N
+    )
+    # 16 for each of 8 places, or all there are.
+    candidates = uniform_order_prefix(num_rows, num_candidates, stream(0, Stream.CANDIDATES, *key)).tolist()
+    nearest = sorted((row for row in candidates if row not in due), key=lambda row: (drawn_N[row] - 0.5) ** 2)
+
+    rows = session.draw(4, 8).event.row_K.tolist()
+
+    assert sorted(rows) == sorted([*due, *nearest[: 8 - len(due)]])
+
+
+def test_lilo_takes_what_was_never_tried_and_then_the_most_varied_last_groups() -> None:
+    session = tried("lilo", num_rows=20)
+    untried = 0
+    while not session.state.rows["groups_N"].all():
+        index = 4 + untried
+        before_N = session.state.rows["groups_N"].copy()
+        batch = session.draw(index, 8)
+        # All but what is due comes from those never tried, as long as there are any.
+        due = np.flatnonzero(due_revisits(session.state, session.state.revisit_draws))
+        free = np.setdiff1d(batch.event.row_K, due)
+        assert (before_N[free] == 0).sum() == min(len(free), int((before_N == 0).sum()) - len(due))
+        answered(session, batch)
+        untried += 1
+    due = np.flatnonzero(due_revisits(session.state, session.state.revisit_draws))
+    spread_N = np.array([passes_of(row) * (8 - passes_of(row)) for row in range(20)])
+    chosen = np.setdiff1d(session.draw(30, 8).event.row_K, due)
+    others = np.setdiff1d(np.arange(20), [*chosen.tolist(), *due.tolist()])
+
+    # k(8 - k) of the last group; four times 8 candidates are the whole pool.
+    assert spread_N[chosen].min() >= spread_N[others].max()
+
+
+def test_kgps_takes_the_outcomes_expected_to_vary_most() -> None:
+    session = tried("kgps", num_rows=40)
+    beliefs = session.state.beliefs()
+    due = np.flatnonzero(due_revisits(session.state, session.state.revisit_draws))
+    expected_N = beliefs.mean_N * (1 - beliefs.mean_N) - beliefs.variance_N
+
+    chosen = np.setdiff1d(session.draw(4, 8).event.row_K, due)
+    others = np.setdiff1d(np.arange(40), [*chosen.tolist(), *due.tolist()])
+
+    assert expected_N[chosen].min() >= expected_N[others].max() - 1e-12
+
+
+def test_dps_takes_the_prompts_most_likely_to_be_partly_solved() -> None:
+    session = tried("dps", num_rows=40, num_batches=8)
+    estimator = session.state.estimator
+    assert isinstance(estimator, Hmm)
+    partial_N = estimator.state_probabilities(np.arange(40))[1]
+    due = np.flatnonzero(due_revisits(session.state, session.state.revisit_draws))
+
+    chosen = np.setdiff1d(session.draw(8, 8).event.row_K, due)
+    others = np.setdiff1d(np.arange(40), [*chosen.tolist(), *due.tolist()])
+
+    # 32 times 8 candidates are the whole pool.
+    assert partial_N.std() > 0.05
+    assert partial_N[chosen].min() >= partial_N[others].max() - 1e-9
+
+
+def test_bots_takes_draws_from_its_belief_nearest_to_a_half() -> None:
+    session = tried("bots", num_rows=40)
+    beliefs = session.state.beliefs()
+    due = np.flatnonzero(due_revisits(session.state, session.state.revisit_draws)).tolist()
+    concentration_N = beliefs.mean_N * (1 - beliefs.mean_N) / beliefs.variance_N - 1
+    drawn_N = stream(0, Stream.BELIEF_DRAW, PURPOSE_CODE[Purpose.TRAIN], 4, 0).beta(
+        beliefs.mean_N * concentration_N, (1 - beliefs.mean_N) * concentration_N
+    )
+    nearest = [row for row in np.argsort(np.abs(drawn_N - 0.5)).tolist() if row not in due]
+
+    assert sorted(session.draw(4, 8).event.row_K.tolist()) == sorted([*due, *nearest[: 8 - len(due)]])
+
+
+def test_bots_has_confidence_without_evidence_as_published() -> None:
+    session = Session(config_of("bots"), make_pool(60))
+    for index in range(60):
+        answered(session, session.draw(index, 4))
+    session.step(60, 200)
+    later = session.state.beliefs()
+
+    # 2 + 0.2 · 16 / 0.2 pseudo-counts, at any pass rate, once what groups said has faded.
+    concentration_N = later.mean_N * (1 - later.mean_N) / later.variance_N - 1
+    np.testing.assert_allclose(concentration_N, 18.0, rtol=0.02)
+
+
+def test_sec_draws_categories_by_the_advantages_expected_in_them() -> None:
+    # Odd rows, one category, always pass; even rows pass half of the time.
+    session = Session(config_of("sec", review_share=0.0), make_pool(60))
+    for index in range(20):
+        session.answer_batch(session.draw(index, 8), lambda row, _, n: float(row % 2 or n < 4))
+    request = session.request(20, 8)
+    period = session.state.revisit_draws
+    drawn = redraw(session.state, request, period)
+    due_N = due_revisits(session.state, period)
+    beliefs = session.state.beliefs()
+    worth = expected_absolute_advantage(beliefs.mean_N, beliefs.variance_N, 8, "grpo")
+
+    even, odd = (drawn.inclusion_N[~due_N & (np.arange(60) % 2 == part)] for part in (0, 1))
+    np.testing.assert_allclose(even, even[0])
+    np.testing.assert_allclose(odd, odd[0])
+    # A twentieth of the places is spread evenly, the rest in proportion.
+    places, others = 8 - int(due_N.sum()), 60 - int(due_N.sum())
+    expected_N = 0.95 * places * worth / worth[~due_N].sum() + 0.05 * places / others
+    np.testing.assert_allclose(drawn.inclusion_N[~due_N], expected_N[~due_N], rtol=1e-6)
+    assert even[0] > 1.5 * odd[0]
+
+
+def test_pools_weigh_a_prompt_by_its_last_group_alone() -> None:
+    policy = build_policy(PRESETS["pools"].config, weights="none", advantage="grpo")
+    for group_size in (2, 4, 8, 16, 64):
+        passes = np.arange(group_size + 1)
+        estimator = build_estimator("last_mean", PRESETS["pools"].config.estimator_options)
+        estimator.resize(np.zeros(group_size + 2, np.int32))
+        for reports in (group_size - passes, passes):
+            estimator.observe(
+                Observations(
+                    rows_B=passes,
+                    passes_B=reports.astype(float),
+                    scored_B=np.full(group_size + 1, group_size),
+                    version_B=np.zeros(group_size + 1, np.int64),
+                )
+            )
+        utility_N = policy.utility(estimator.beliefs(), group_size=group_size)
+
+        # Hard up to a quarter, normal up to three quarters, easy above; one that was never tried is normal.
+        share = passes / group_size
+        assert utility_N.tolist() == [*np.where((share > 0.25) & (share <= 0.75), 1.0, 0.2).tolist(), 1.0]
+
+
+def test_shuffled_scores_are_as_uneven_as_midband_and_know_nothing() -> None:
+    ours, control = (Session(config_of(name, seed=3), make_pool(300)) for name in ("midband", "shuffled-scores"))
+    found = {}
+    for name, session in (("midband", ours), ("shuffled-scores", control)):
+        informative, pi = 0, []
+        for index in range(40):
+            request = session.request(index, 20)
+            event = session.engine.draw(request, now=0.0)
+            assert event is not None
+            if index >= 20:
+                informative += sum(0 < passes_of(row) < 8 for row in event.row_K.tolist())
+                pi.append(np.sort(redraw(session.state, request, event.revisit_draws).inclusion_N))
+            session.apply(event)
+            answered(session, session.state.batches[-1])
+        found[name] = informative / 400, float(np.mean([column.std() for column in pi]))
+
+    # 7 of 9 prompts differ within their groups. Four standard errors of a share of 400.
+    error = 4 * np.sqrt(7 / 9 * 2 / 9 / 400)
+    assert abs(found["shuffled-scores"][0] - 7 / 9) < error
+    assert found["midband"][0] > 7 / 9 + error
+    assert 0.7 < found["shuffled-scores"][1] / found["midband"][1] < 1.3
+
+
+def _binomial(n: int, k: int) -> int:
+    return 1 if k == 0 else _binomial(n, k - 1) * (n - k + 1) // k
