@@ -3,20 +3,24 @@
 The estimator of MoPPS (arXiv 2507.04632), and the plain one to compare others with. Built by the registry.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
-from predictors.base import FloatArray
-from predictors.fading_beta import FadingBeta, FadingBetaConfig
+from predictors.base import FloatArray, IntArray, Observations, State, check_categories, require_between
 from predictors.prior import MIN_PARAMETER, CategoryPrior
+from predictors.rows import EstimatorConfig, Reader, Reading, RowEstimator, Rows, beta_moments
 
 MAX_FIXED_PARAMETER = 1000.0
 """Largest alpha or beta of a fixed prior."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiscountedBetaConfig(FadingBetaConfig):
+class DiscountedBetaConfig(EstimatorConfig):
     """Options. MoPPS is discount 0.5 or 1, process_noise 0 and a fixed prior of 1 and 1.
 
     The defaults are within .001 nats a group of the least prequential log loss on a real GRPO run, summed over a full
@@ -24,7 +28,12 @@ class DiscountedBetaConfig(FadingBetaConfig):
     """
 
     discount: float = 0.9
+    """Share of older evidence that is kept at each new group of the same prompt."""
+
     process_noise: float = 5e-5
+    """Variance per policy version by which arcsin(sqrt(p)) wanders; n rollouts that are d versions old are worth
+    n / (1 + 4 n d process_noise). Evidence about a prompt that is left alone fades by this only."""
+
     prior_successes: float = 0.0
     """alpha of a fixed prior; 0 for both takes the empirical-Bayes prior of the prompt's category."""
 
@@ -32,7 +41,8 @@ class DiscountedBetaConfig(FadingBetaConfig):
     """beta of a fixed prior."""
 
     def __post_init__(self) -> None:
-        FadingBetaConfig.__post_init__(self)
+        require_between("discount", self.discount, 0.0, 1.0)
+        require_between("process_noise", self.process_noise, 0.0, 0.1)
         fixed = (self.prior_successes, self.prior_failures)
         if fixed != (0.0, 0.0) and not all(MIN_PARAMETER <= value <= MAX_FIXED_PARAMETER for value in fixed):
             raise ValueError(
@@ -41,30 +51,71 @@ class DiscountedBetaConfig(FadingBetaConfig):
             )
 
 
-class DiscountedBeta(FadingBeta[DiscountedBetaConfig]):
-    """Fading own evidence on the empirical-Bayes prior of the category, or on a fixed one.
+class DiscountedBeta(RowEstimator[DiscountedBetaConfig]):
+    """Beta(alpha0 + s, beta0 + f) with s <- discount w s + k and f <- discount w f + n - k at each group (k of n).
 
-    MoPPS writes alpha <- l alpha + (1 - l) alpha0 + k; then alpha - alpha0 obeys the rule for s.
+    w = 1 / (1 + 4 (s + f) q lag) is what `lag` versions leave of s + f rollouts: in psi = arcsin(sqrt(p)) they have
+    variance 1 / (4 (s + f)), to which a random walk adds q lag. MoPPS writes alpha <- l alpha + (1 - l) alpha0 + k;
+    then alpha - alpha0 obeys the rule for s, so s and f alone are kept and the prior, which moves, enters at reading.
+    Evidence that comes late is faded by its own age and leaves `last` where it is.
     """
 
     name = "discounted_beta"
+    columns: ClassVar = {"successes_N": 0.0, "failures_N": 0.0}
 
     def __init__(self, config: DiscountedBetaConfig) -> None:
-        fixed = (config.prior_successes, config.prior_failures)
-        super().__init__(config, FixedPrior(*fixed) if config.prior_successes > 0.0 else CategoryPrior())
+        super().__init__(config)
+        self._prior = CategoryPrior()
 
     @classmethod
     def config_type(cls) -> type[DiscountedBetaConfig]:
         return DiscountedBetaConfig
 
+    def resize(self, category_N: npt.NDArray[np.int32]) -> None:
+        category_N = check_categories(category_N, self._last_N.shape[0])
+        super().resize(category_N)
+        self._prior.resize(category_N)
 
-class FixedPrior(CategoryPrior):
-    """The same Beta distribution for every category."""
+    def _update(self, groups: Observations, newest_B: IntArray) -> None:
+        self._prior.observe(groups)
+        rows_B = groups.rows_B
+        successes_N, failures_N = self._columns["successes_N"], self._columns["failures_N"]
+        old_B = self._config.discount * self._kept(rows_B, newest_B)
+        age_B = newest_B - groups.version_B
+        own_B = 1.0 / (1.0 + 4.0 * self._config.process_noise * groups.scored_B * age_B)
+        successes_N[rows_B] = old_B * successes_N[rows_B] + own_B * groups.passes_B
+        failures_N[rows_B] = old_B * failures_N[rows_B] + own_B * (groups.scored_B - groups.passes_B)
 
-    def __init__(self, successes: float, failures: float) -> None:
-        super().__init__()
-        self._successes, self._failures = successes, failures
+    def _reader(self) -> Reader:
+        return partial(self._read, *self._prior_parameters())
 
-    def parameters(self) -> tuple[FloatArray, FloatArray]:
-        alpha_C, beta_C = super().parameters()
-        return np.full_like(alpha_C, self._successes), np.full_like(beta_C, self._failures)
+    def _read(self, alpha_C: FloatArray, beta_C: FloatArray, at: Rows, now_N: IntArray) -> Reading:
+        successes_N, failures_N = self._columns["successes_N"][at], self._columns["failures_N"][at]
+        category_N = self._prior.category_N[at]
+        kept_N = self._kept(at, now_N)
+        mean_N, variance_N = beta_moments(
+            alpha_C[category_N] + kept_N * successes_N, beta_C[category_N] + kept_N * failures_N
+        )
+        return mean_N, variance_N, kept_N * (successes_N + failures_N)
+
+    def state(self) -> State:
+        return {**self._prior.state(), **super().state()}
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        super().load_state(state)
+        self._prior.load_state(state)
+
+    def _kept(self, at: Rows, version: IntArray) -> FloatArray:
+        """Share of these rows' evidence that is left at `version`, which is not before their last; 1 if never tried."""
+        lag = version - self._last_N[at]
+        total = self._columns["successes_N"][at] + self._columns["failures_N"][at]
+        return np.asarray(1.0 / (1.0 + 4.0 * self._config.process_noise * total * lag))
+
+    def _prior_parameters(self) -> tuple[FloatArray, FloatArray]:
+        """alpha0 and beta0 of each category."""
+        alpha_C, beta_C = self._prior.parameters()
+        if self._config.prior_successes > 0.0:
+            return np.full_like(alpha_C, self._config.prior_successes), np.full_like(
+                beta_C, self._config.prior_failures
+            )
+        return alpha_C, beta_C

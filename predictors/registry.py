@@ -10,7 +10,6 @@ from predictors.hmm import Hmm
 from predictors.kalman_arcsine import KalmanArcsine
 from predictors.kalman_logit import KalmanLogit
 from predictors.last_mean import LastMean
-from predictors.shared_beta import SharedBeta
 from predictors.streak import Streak
 
 ESTIMATORS: dict[str, type[Estimator]] = {
@@ -21,7 +20,6 @@ ESTIMATORS: dict[str, type[Estimator]] = {
     "kalman_arcsine": KalmanArcsine,
     "kalman_logit": KalmanLogit,
     "last_mean": LastMean,
-    "shared_beta": SharedBeta,
     "streak": Streak,
 }
 

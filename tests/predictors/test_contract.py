@@ -23,7 +23,7 @@ AGELESS = ("category", "last_mean", "streak")
 BY_ARRIVAL = ("category", "hmm", "last_mean", "streak")
 """A late group counts as any other."""
 
-COARSE = ("category", "hmm", "last_mean", "shared_beta", "streak")
+COARSE = ("category", "hmm", "last_mean", "streak")
 """Too little is kept of a prompt for its own pass rate to be found."""
 
 

@@ -82,6 +82,5 @@ def test_the_options_that_users_may_set_are_these() -> None:
         "kalman_arcsine": ["drift", "memory_groups", "process_noise"],
         "kalman_logit": ["process_noise"],
         "last_mean": ["prior_failures", "prior_successes"],
-        "shared_beta": ["discount", "memory_groups", "process_noise"],
         "streak": ["easy_mean", "hard_mean", "prior_failures", "prior_successes"],
     }
