@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from predictors.base import Estimator
 from predictors.discounted_beta import DiscountedBeta
 from predictors.kalman_arcsine import KalmanArcsine
+from predictors.mixture import Mixture
 
 ESTIMATORS: dict[str, type[Estimator]] = {
     "discounted_beta": DiscountedBeta,
     "kalman_arcsine": KalmanArcsine,
+    "mixture": Mixture,
 }
 
 

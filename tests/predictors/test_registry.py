@@ -4,7 +4,7 @@ from predictors.registry import ESTIMATORS, build_estimator, default_options
 
 
 def test_an_unknown_estimator_is_refused_with_the_choices() -> None:
-    with pytest.raises(ValueError, match="no estimator is called 'kalman'; there are discounted_beta, kalman_arcsine"):
+    with pytest.raises(ValueError, match="no estimator is called 'kalman'; there are discounted_beta, kalman_arcsine, mix"):
         build_estimator("kalman", {})
     with pytest.raises(ValueError, match="no estimator is called 'kalman'"):
         default_options("kalman")
@@ -28,6 +28,8 @@ def test_an_unknown_option_is_refused_with_the_choices() -> None:
         ("kalman_arcsine", {"process_noise": 0.2}, "process_noise must be in"),
         ("kalman_arcsine", {"drift": 1.0}, "drift must be in"),
         ("kalman_arcsine", {"memory_groups": -1.0}, "memory_groups must be in"),
+        ("mixture", {"process_noise": 0.0}, "process_noise must be in"),
+        ("mixture", {"memory_groups": 0.0}, "memory_groups must be in"),
     ],
 )
 def test_an_option_out_of_range_is_refused_by_name(name: str, options: dict[str, float], message: str) -> None:
@@ -56,4 +58,5 @@ def test_the_options_that_users_may_set_are_these() -> None:
     assert {name: sorted(default_options(name)) for name in ESTIMATORS} == {
         "discounted_beta": ["discount", "prior_failures", "prior_successes", "process_noise"],
         "kalman_arcsine": ["drift", "memory_groups", "process_noise"],
+        "mixture": ["memory_groups", "process_noise"],
     }
