@@ -35,7 +35,7 @@ FEEDS = ("full", "random 10 %", "chosen 10 %")
 CHOOSER = "kalman_arcsine"  # its beliefs choose for everybody: all estimators must see the same feed to be compared
 OTHER_MODEL_CATEGORIES = 10  # bins of the other model's solve rate; prompts that it never saw are one category more
 
-STATIC_ROUNDS = 8
+STATIC_ROUNDS = 5
 STATIC_SHARE = 0.5  # of the prompts are revealed in a round
 STATIC_GROUP = 8
 QUICK_STATIC_PROMPTS = 4_000
@@ -85,7 +85,14 @@ class OutcomeSet:
     same_prompts: bool = False  # row n is the same prompt in every episode
 
     @property
+    def has_future(self) -> bool:
+        """Whether every round has groups of its own, so that later ones can be told from the one predicted."""
+        return self.kind != "paired"
+
+    @property
     def num_prompts(self) -> int:
+        if self.same_prompts:
+            return self.episodes[0].num_prompts
         return sum(episode.num_prompts for episode in self.episodes)
 
 

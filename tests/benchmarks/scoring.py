@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
 from predictors.base import NEVER, FloatArray
 from predictors.calibration import (
@@ -102,16 +101,17 @@ class Scores:
         return float(self.log_loss_J.mean())
 
 
+def log_losses(truth: Truth, episodes: Sequence[Episode], predictions: Sequence[Predictions]) -> FloatArray:
+    """(J,) the log loss of each judged prediction."""
+    mean_J, variance_J = _beliefs(episodes, predictions)
+    return beta_binomial_log_loss(mean_J, variance_J, truth.passes_J.astype(float), truth.scored_J)
+
+
 def scored(truth: Truth, episodes: Sequence[Episode], predictions: Sequence[Predictions]) -> Scores:
     """Score the judged predictions of all episodes of a set."""
-
-    def picked(name: str) -> npt.NDArray[np.float64]:
-        parts = zip(episodes, predictions, strict=True)
-        return np.concatenate([getattr(prediction, name)[episode.judged_RN] for episode, prediction in parts])
-
-    mean_J = np.clip(picked("mean_RN"), MEAN_EDGE, 1.0 - MEAN_EDGE)
-    variance_J = np.minimum(picked("variance_RN"), LARGEST_OVERLAP * mean_J * (1.0 - mean_J))
-    lag_J = picked("lag_RN").astype(np.int64)
+    mean_J, variance_J = _beliefs(episodes, predictions)
+    lags = [prediction.lag_RN[episode.judged_RN] for episode, prediction in zip(episodes, predictions, strict=True)]
+    lag_J = np.concatenate(lags)
     passes_J = truth.passes_J.astype(float)
     pit_J = randomised_pit(mean_J, variance_J, passes_J, truth.scored_J, truth.uniform_J)
     inside_J = (pit_J >= COVERED[0]) & (pit_J <= COVERED[1])
@@ -129,6 +129,15 @@ def scored(truth: Truth, episodes: Sequence[Episode], predictions: Sequence[Pred
         informative_J=informative_J,
         reliability_error=None if informative_J is None else reliability(informative_J, event_J).error,
     )
+
+
+def _beliefs(episodes: Sequence[Episode], predictions: Sequence[Predictions]) -> tuple[FloatArray, FloatArray]:
+    """(J,) mean and variance of the judged predictions, kept where a log loss is finite."""
+    parts = list(zip(episodes, predictions, strict=True))
+    mean_J = np.concatenate([prediction.mean_RN[episode.judged_RN] for episode, prediction in parts])
+    variance_J = np.concatenate([prediction.variance_RN[episode.judged_RN] for episode, prediction in parts])
+    mean_J = np.clip(mean_J, MEAN_EDGE, 1.0 - MEAN_EDGE)
+    return mean_J, np.minimum(variance_J, LARGEST_OVERLAP * mean_J * (1.0 - mean_J))
 
 
 def _coverage_by_lag(truth: Truth, lag_J: Ints, inside_J: Bools) -> tuple[Coverage, ...]:
