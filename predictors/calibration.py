@@ -1,8 +1,10 @@
-"""Scores of predictions against what came: losses per observation, and the ranking measure.
+"""Scores of predictions against what came: losses per observation, the ranking measure, and what calibration looks at.
 
 Called by benchmarks, by the audit and by the learner of drift rates. Lower is better except for `auc`. Losses are one
-number an observation, so a caller can average them by lag, stratum or source. Axes: B observations.
+number an observation, so a caller can average them by lag, stratum or source. Axes: B observations, R bins.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +87,67 @@ def auc(score_B: FloatArray, event_B: npt.NDArray[np.bool_]) -> float:
     mean_rank_B = (np.cumsum(size) - (size - 1) / 2.0)[tie_B]
     above = mean_rank_B[event_B].sum() - num_events * (num_events + 1) / 2.0
     return float(above / (num_events * num_others))
+
+
+def randomised_pit(
+    mean_B: FloatArray,
+    variance_B: FloatArray,
+    passes_B: FloatArray,
+    scored_B: npt.NDArray[np.int64],
+    uniform_B: FloatArray,
+) -> FloatArray:
+    """P(K < k) + u P(K = k), K beta-binomial with this belief: uniform on [0, 1] if beliefs are right.
+
+    The randomised probability integral transform of a count (Czado, Gneiting and Held 2009). Counts cannot have
+    equal-tailed intervals of an exact level; the share of these values in [.05, .95] is 90 % exactly.
+
+    uniform_B: (B,) in [0, 1), drawn by the caller. passes_B: (B,) whole. Others as in `beta_binomial_log_loss`.
+    Returns (B,) in [0, 1]. Raises ValueError if a value is out of range. Costs max(n) passes over the arrays.
+    """
+    mean_B, variance_B = np.asarray(mean_B, dtype=np.float64), np.asarray(variance_B, dtype=np.float64)
+    passes_B, uniform_B = np.asarray(passes_B, dtype=np.float64), _checked_unit("uniform_B", uniform_B)
+    if not (passes_B == np.rint(passes_B)).all():
+        raise ValueError("passes_B must be whole numbers")
+    overlap_B = variance_B / (mean_B * (1.0 - mean_B))
+    pass_start_B, fail_start_B = mean_B * (1.0 - overlap_B), (1.0 - mean_B) * (1.0 - overlap_B)
+    chance_B = np.exp(-beta_binomial_log_loss(mean_B, variance_B, np.zeros_like(mean_B), scored_B))
+    below_B, at_B = np.zeros_like(mean_B), chance_B.copy()
+    for k in range(int(passes_B.max(initial=0.0))):
+        left_B = scored_B - k - 1.0
+        rising_B = (passes_B > k) & (left_B >= 0.0)
+        below_B += np.where(rising_B, chance_B, 0.0)
+        odds_B = (pass_start_B + k * overlap_B) / (fail_start_B + np.maximum(left_B, 0.0) * overlap_B)
+        chance_B = chance_B * (left_B + 1.0) / (k + 1.0) * odds_B
+        at_B = np.where(passes_B == k + 1, chance_B, at_B)
+    return np.clip(below_B + uniform_B * at_B, 0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reliability:
+    """Forecasts of an event in bins of equal width: a forecast is reliable if `frequency_R` follows `forecast_R`."""
+
+    forecast_R: FloatArray  # mean forecast of the bin; NaN if it is empty
+    frequency_R: FloatArray  # share of events in the bin; NaN if it is empty
+    count_R: npt.NDArray[np.int64]
+
+    @property
+    def error(self) -> float:
+        """Expected calibration error: mean distance of frequency and forecast, weighted by count; 0 without any."""
+        distance_R = np.abs(self.frequency_R - self.forecast_R)
+        return float(np.nansum(distance_R * self.count_R) / max(int(self.count_R.sum()), 1))
+
+
+def reliability(probability_B: FloatArray, event_B: npt.NDArray[np.bool_], *, num_bins: int = 10) -> Reliability:
+    """Bins of width 1 / num_bins over [0, 1], the last closed. Raises ValueError for a forecast outside [0, 1]."""
+    probability_B, event_B = _checked_unit("probability_B", probability_B), np.asarray(event_B, dtype=bool)
+    if num_bins < 1:
+        raise ValueError(f"num_bins must be >= 1, got {num_bins}")
+    bin_B = np.minimum((probability_B * num_bins).astype(np.int64), num_bins - 1)
+    count_R = np.bincount(bin_B, minlength=num_bins)
+    sums_R = [np.bincount(bin_B, weights=values, minlength=num_bins) for values in (probability_B, event_B)]
+    with np.errstate(invalid="ignore"):
+        forecast_R, frequency_R = (sum_R / np.where(count_R, count_R, np.nan) for sum_R in sums_R)
+    return Reliability(forecast_R=forecast_R, frequency_R=frequency_R, count_R=count_R)
 
 
 def _log_product(start_B: FloatArray, step_B: FloatArray, count_B: FloatArray) -> FloatArray:

@@ -10,6 +10,7 @@ from predictors.hmm import Hmm
 from predictors.kalman_arcsine import KalmanArcsine
 from predictors.kalman_logit import KalmanLogit
 from predictors.last_mean import LastMean
+from predictors.mixture import Mixture
 from predictors.streak import Streak
 
 ESTIMATORS: dict[str, type[Estimator]] = {
@@ -20,6 +21,7 @@ ESTIMATORS: dict[str, type[Estimator]] = {
     "kalman_arcsine": KalmanArcsine,
     "kalman_logit": KalmanLogit,
     "last_mean": LastMean,
+    "mixture": Mixture,
     "streak": Streak,
 }
 

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictors.calibration import MIN_PROBABILITY, auc, beta_binomial_log_loss, brier, log_loss
+from predictors.calibration import (
+    MIN_PROBABILITY,
+    auc,
+    beta_binomial_log_loss,
+    brier,
+    log_loss,
+    randomised_pit,
+    reliability,
+)
 
 
 def loss(mean: float, variance: float, passes: float, scored: int) -> float:
@@ -126,3 +134,65 @@ def test_values_out_of_range_are_refused() -> None:
         log_loss(np.array([1.5]), np.array([True]))
     with pytest.raises(ValueError, match="NaN"):
         auc(np.array([np.nan, 1.0]), np.array([True, False]))
+
+
+def test_a_randomised_pit_by_hand() -> None:
+    """A flat belief: 0..3 passes of 3 have chance 1/4 each, so k = 2 lies between 1/2 and 3/4."""
+    found = randomised_pit(np.full(3, 0.5), np.full(3, 1 / 12), np.full(3, 2.0), np.full(3, 3), np.array([0, 0.5, 0.99]))
+
+    np.testing.assert_allclose(found, [0.5, 0.625, 0.7475])
+
+
+@given(st.floats(0.01, 0.99), st.floats(0, 0.95), st.lists(st.integers(1, 12), min_size=1, max_size=5), st.data())
+def test_a_randomised_pit_is_a_sum_of_probabilities(
+    mean: float, overlap: float, sizes: list[int], data: st.DataObject
+) -> None:
+    passes = [data.draw(st.integers(0, size)) for size in sizes]
+    variance, same = overlap * mean * (1 - mean), np.ones(len(sizes))
+    found = randomised_pit(mean * same, variance * same, np.array(passes), np.array(sizes), 0.25 * same)
+
+    for value, count, size in zip(found, passes, sizes, strict=True):
+        below = sum(np.exp(-loss(mean, variance, k, size)) for k in range(count))
+        assert value == pytest.approx(below + 0.25 * np.exp(-loss(mean, variance, count, size)), abs=1e-9)
+
+
+def test_a_randomised_pit_of_the_true_belief_is_uniform() -> None:
+    rng = np.random.default_rng(1)
+    size = 40_000
+    scored = rng.integers(1, 12, size)
+    passes = rng.binomial(scored, rng.beta(0.5, 1.5, size)).astype(float)
+    mean, variance = np.full(size, 0.25), np.full(size, 0.25 * 0.75 / 3)
+    found = randomised_pit(mean, variance, passes, scored, rng.random(size))
+
+    # The sd of a share of 40,000 is at most .0025.
+    for edge in (0.05, 0.3, 0.5, 0.7, 0.95):
+        assert np.mean(found < edge) == pytest.approx(edge, abs=0.01)
+
+
+def test_reliability_by_hand() -> None:
+    found = reliability(np.array([0.1, 0.2, 0.7, 1.0]), np.array([False, True, True, True]), num_bins=2)
+
+    np.testing.assert_allclose(found.forecast_R, [0.15, 0.85])
+    np.testing.assert_allclose(found.frequency_R, [0.5, 1.0])
+    np.testing.assert_array_equal(found.count_R, [2, 2])
+    assert found.error == pytest.approx((0.35 * 2 + 0.15 * 2) / 4)
+
+
+def test_an_empty_bin_has_no_frequency_and_no_weight() -> None:
+    found = reliability(np.array([0.9]), np.array([True]), num_bins=3)
+
+    assert np.isnan(found.frequency_R[:2]).all()
+    assert found.error == pytest.approx(0.1)
+    assert reliability(np.empty(0), np.empty(0, dtype=bool)).error == 0.0
+
+
+def test_pit_and_reliability_refuse_values_out_of_range() -> None:
+    one = np.array([0.5])
+    with pytest.raises(ValueError, match="whole"):
+        randomised_pit(one, one / 6, one, np.array([2]), one)
+    with pytest.raises(ValueError, match="uniform_B"):
+        randomised_pit(one, one / 6, one * 2, np.array([2]), one * 3)
+    with pytest.raises(ValueError, match="num_bins"):
+        reliability(one, one > 0, num_bins=0)
+    with pytest.raises(ValueError, match="probability_B"):
+        reliability(one * 3, one > 0)

@@ -1,0 +1,278 @@
+"""The default estimator: for each prompt four experts, weighted by how well each has predicted that prompt so far.
+
+Built by the registry. Three experts are Beta beliefs with a long, a middle and a short memory; the fourth forgets the
+prompt and says what its category is like (`levels`). How fast all of them forget and drift is learned (`pace`); the
+arithmetic is in `experts` and, for whole pools, in `reading`. Axes: N rows, B groups, E experts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from predictors.base import (
+    NEVER,
+    Beliefs,
+    Estimator,
+    FloatArray,
+    IntArray,
+    Observations,
+    State,
+    check_categories,
+    check_rows,
+    check_state,
+    check_version,
+    parse_options,
+    require_between,
+)
+from predictors.experts import Experts, aged, losses, parameters
+from predictors.levels import CategoryLevels, Levels
+from predictors.pace import Pace, Surprise
+from predictors.reading import LEAST_PARAMETER, Columns, Moment
+
+Bools = npt.NDArray[np.bool_]
+
+SPEED_E1 = np.array([[0.1], [0.7], [5.0]])
+"""Process noise of each expert with a memory, in units of the learned one."""
+
+LOG_SPEED_E = np.log(SPEED_E1[:, 0])
+
+SHARE_E1 = np.array([[0.3], [0.5], [0.2]])
+"""Their weights to start with, and those that weights return to while a prompt is left alone."""
+
+RETURN_RATE = 40.0
+"""Weights are half-way back, and half of the jumps have happened, once process noise * lag is 1 / this."""
+
+STRENGTH_STEP = 0.1
+"""Half the step in the log of the categories' strength over which the slope of the likelihood is measured."""
+
+OWN_COLUMNS = ("alpha_long_N", "alpha_middle_N", "alpha_short_N", "beta_long_N", "beta_middle_N", "beta_short_N")
+WEIGHT_COLUMNS = ("weight_long_N", "weight_middle_N")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixtureConfig:
+    """Options. What is learned makes them matter little after some thousand groups."""
+
+    process_noise: float = 1e-4
+    """Variance per policy version by which arcsin(sqrt(p)) wanders, to start with. On a real run 4e-5 was best."""
+
+    memory_groups: float = 5000.0
+    """Groups over which what was learned about the pool's pace fades by a factor of e."""
+
+    def __post_init__(self) -> None:
+        require_between("process_noise", self.process_noise, 1e-10, 0.1)
+        require_between("memory_groups", self.memory_groups, 100.0, 1e9)
+
+
+class Mixture(Estimator):
+    """p ~ sum_e w_e Beta(a_e, b_e), read as the one Beta with the same mean and variance.
+
+    A group k of n makes it Beta(a_e + k, b_e + n - k) and multiplies w_e by the chance that this expert gave the group.
+    Before that, `lag` versions after the last group, with drift d and process noise q, beliefs have aged by shift
+    d lag and wander q lag SPEED_e (`experts.aged`), weights have returned to SHARE_e by 1 - g, g = 1 / (1 + RETURN_RATE
+    q lag), which is fixed share (Herbster and Warmuth 1998), and the fourth expert, the Beta of the category's newest
+    groups, has taken (1 - g) times the learned share of jumps. What that one explains of the group is put back into
+    the others. Evidence D versions older than what is known counts as n / (1 + 4 n q D) rollouts.
+
+    A row keeps a_e and b_e less the alpha and beta of its category's first groups at the time, and is read with those
+    of now: what a category turns out to be like reaches prompts that were tried before it was known. 64 bytes a row.
+    """
+
+    def __init__(self, config: MixtureConfig) -> None:
+        self._levels = CategoryLevels()
+        self._pace = Pace(process_noise=config.process_noise, memory=config.memory_groups)
+        self._version = 0
+        self._columns = Columns.untried(0)
+        # A row's numbers side by side, as an update needs them all; in the order of OWN_COLUMNS and WEIGHT_COLUMNS.
+        self._own_NE: npt.NDArray[np.float32] = np.empty((0, len(OWN_COLUMNS)), dtype=np.float32)
+        self._weight_NE: npt.NDArray[np.float16] = np.empty((0, len(WEIGHT_COLUMNS)), dtype=np.float16)
+
+    @classmethod
+    def default_options(cls) -> dict[str, float]:
+        return asdict(MixtureConfig())
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, float]) -> Self:
+        return cls(parse_options(MixtureConfig, options, estimator="mixture"))
+
+    @property
+    def pace(self) -> Pace:
+        """What has been learned of the pool."""
+        return self._pace
+
+    @property
+    def _num_rows(self) -> int:
+        return int(self._columns.last_N.shape[0])
+
+    def resize(self, category_N: npt.NDArray[np.int32]) -> None:
+        category_N = check_categories(category_N, self._num_rows)
+        added = category_N.shape[0] - self._num_rows
+        self._levels.resize(category_N)
+        self._columns = self._columns.followed_by(Columns.untried(added))
+        self._own_NE = np.r_[self._own_NE, np.zeros((added, len(OWN_COLUMNS)), dtype=np.float32)]
+        share_E = SHARE_E1[:-1, 0].astype(np.float16)
+        self._weight_NE = np.r_[self._weight_NE, np.tile(share_E, (added, 1))]
+
+    def advance(self, policy_version: int) -> None:
+        self._version = check_version(policy_version, self._version)
+
+    def observe(self, observations: Observations) -> None:
+        check_rows(observations.rows_B, self._num_rows)
+        for groups in observations.rounds():
+            is_new_B = self._columns.last_N[groups.rows_B] == NEVER
+            if is_new_B.any():
+                self._levels.start(groups.take(np.flatnonzero(is_new_B)))
+            self._update(groups, is_new_B)
+            self._levels.renew(groups)
+
+    def _update(self, groups: Observations, is_new_B: Bools) -> None:
+        """Rows occur once. The experts of a new row are its category's Beta, as nothing has been added to it yet."""
+        rows_B = groups.rows_B
+        known_B = np.where(is_new_B, groups.version_B, self._columns.last_N[rows_B])
+        newest_B = np.maximum(known_B, groups.version_B)
+        lag_B = (newest_B - known_B).astype(np.float64)
+        first_B = self._first_levels().take(self._levels.category_N[rows_B])
+        experts = self._experts(rows_B, lag_B, first_B)
+        chance_EB = experts.chances(groups)
+        late_B = self._pace.process_noise * (newest_B - groups.version_B).astype(np.float64)
+        self._learn(groups, experts, chance_EB, lag_B, first_B, ~is_new_B)
+        self._keep(rows_B, newest_B, experts.told(groups, chance_EB, late_B).without_last(), first_B)
+
+    def _experts(self, rows_B: IntArray, lag_B: FloatArray, first_B: Levels) -> Experts:
+        """What all four think of these rows `lag` versions after their evidence."""
+        pace = self._pace
+        own_EB = self._own_NE[rows_B].T.astype(np.float64)
+        mean_EB, overlap_EB = aged(
+            np.maximum(own_EB[: SPEED_E1.size] + first_B.alpha, LEAST_PARAMETER),
+            np.maximum(own_EB[SPEED_E1.size :] + first_B.beta, LEAST_PARAMETER),
+            pace.drift * lag_B,
+            pace.process_noise * SPEED_E1 * lag_B,
+        )
+        stored_EB = self._weight_NE[rows_B].T.astype(np.float64)
+        weight_EB = np.vstack([stored_EB, np.maximum(1.0 - stored_EB.sum(axis=0), 0.0)])
+        gone_B = self._gone(lag_B)
+        weight_EB = weight_EB / weight_EB.sum(axis=0) * (1.0 - gone_B) + SHARE_E1 * gone_B
+        jumped_B = gone_B * pace.jump_share
+        newest_B = self._newest_levels().take(self._levels.category_N[rows_B])
+        return Experts(
+            mean_EB=np.vstack([mean_EB, newest_B.mean]),
+            overlap_EB=np.vstack([overlap_EB, newest_B.overlap]),
+            weight_EB=np.vstack([weight_EB * (1.0 - jumped_B), jumped_B]),
+        )
+
+    def _learn(
+        self,
+        groups: Observations,
+        experts: Experts,
+        chance_EB: FloatArray,
+        lag_B: FloatArray,
+        first_B: Levels,
+        tried_B: Bools,
+    ) -> None:
+        """Tell the pool's pace what these groups say about it, before they change anything."""
+        pace, mean_B, overlap_B = self._pace, *experts.moments()
+        pace.learn_strength(_strength_score(groups, mean_B, overlap_B, first_B))
+        weighted_EB = experts.weight_EB * chance_EB
+        total_B = weighted_EB.sum(axis=0)
+        share = pace.least_jump_share
+        own_B = weighted_EB[:-1].sum(axis=0) / (1.0 - experts.weight_EB[-1])
+        spread_B = mean_B * (1.0 - mean_B)
+        surprise = Surprise(
+            lag_B=lag_B,
+            error_B=groups.passes_B / groups.scored_B - mean_B,
+            variance_B=spread_B * (overlap_B + (1.0 - overlap_B) / groups.scored_B),
+            drift_slope_B=4.0 * lag_B * spread_B,
+            noise_score_B=np.sum(experts.weight_EB[:-1] * _slopes(chance_EB[:-1]), axis=0) / total_B,
+            jump_score_B=self._gone(lag_B) * share * (1.0 - share) * (chance_EB[-1] - own_B) / total_B,
+        )
+        pace.learn(surprise.take(tried_B))
+
+    def _keep(self, rows_B: IntArray, newest_B: IntArray, experts: Experts, first_B: Levels) -> None:
+        """Store what the three know now."""
+        alpha_EB, beta_EB = parameters(experts.mean_EB, experts.overlap_EB)
+        self._own_NE[rows_B] = np.concatenate([alpha_EB - first_B.alpha, beta_EB - first_B.beta]).T
+        self._weight_NE[rows_B] = experts.weight_EB[:-1].T
+        alpha_B, beta_B = parameters(*experts.moments())
+        noise_EB = experts.weight_EB * (1.0 - experts.overlap_EB) * experts.mean_EB * (1.0 - experts.mean_EB)
+        self._columns.last_N[rows_B] = newest_B
+        self._columns.alpha_N[rows_B] = alpha_B - first_B.alpha
+        self._columns.beta_N[rows_B] = beta_B - first_B.beta
+        self._columns.speed_N[rows_B] = np.sum(noise_EB * SPEED_E1, axis=0) / np.sum(noise_EB, axis=0)
+
+    def beliefs(self, rows: IntArray | None = None) -> Beliefs:
+        columns, category_N = self._columns, self._levels.category_N
+        if rows is not None:
+            check_rows(rows, self._num_rows)
+            columns, category_N = columns.take(rows), category_N[rows]
+        moment = Moment(
+            version=self._version,
+            drift=self._pace.drift,
+            process_noise=self._pace.process_noise,
+            return_rate=RETURN_RATE,
+            jump_share=self._pace.jump_share,
+            first=self._first_levels(),
+            newest=self._newest_levels(),
+        )
+        return moment.read(columns, category_N)
+
+    def state(self) -> State:
+        columns = self._columns
+        return {
+            **self._levels.state(),
+            **self._pace.state(),
+            "version": np.array(self._version, dtype=np.int64),
+            "last_N": columns.last_N.copy(),
+            "alpha_N": columns.alpha_N.copy(),
+            "beta_N": columns.beta_N.copy(),
+            "speed_N": columns.speed_N.copy(),
+            **{name: self._own_NE[:, e].copy() for e, name in enumerate(OWN_COLUMNS)},
+            **{name: self._weight_NE[:, e].copy() for e, name in enumerate(WEIGHT_COLUMNS)},
+        }
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        check_state(state, self.state(), rows_from="category_N")
+        self._version = int(state["version"])
+        self._columns = Columns(
+            last_N=np.array(state["last_N"]),
+            alpha_N=np.array(state["alpha_N"]),
+            beta_N=np.array(state["beta_N"]),
+            speed_N=np.array(state["speed_N"]),
+        )
+        self._own_NE = np.stack([state[name] for name in OWN_COLUMNS], axis=1)
+        self._weight_NE = np.stack([state[name] for name in WEIGHT_COLUMNS], axis=1)
+        self._levels.load_state(state)
+        self._pace.load_state(state)
+
+    def _first_levels(self) -> Levels:
+        pace = self._pace
+        return self._levels.first(version=self._version, drift=pace.drift, strength=pace.strength)
+
+    def _newest_levels(self) -> Levels:
+        return self._levels.newest(strength=self._pace.strength)
+
+    def _gone(self, lag_B: FloatArray) -> FloatArray:
+        """Share of the way back to SHARE_E1, and of all jumps, after so many versions."""
+        return np.asarray(1.0 - 1.0 / (1.0 + RETURN_RATE * self._pace.process_noise * lag_B))
+
+
+def _strength_score(groups: Observations, mean_B: FloatArray, overlap_B: FloatArray, first_B: Levels) -> FloatArray:
+    """Slope of the log likelihood in the log of the strength of categories, which scales the first level's alpha, beta.
+
+    By a central difference, as if the average belief held all of them still.
+    """
+    alpha_B, beta_B = parameters(mean_B, overlap_B)
+    steps = np.array([[-STRENGTH_STEP], [STRENGTH_STEP]])
+    alpha_SB = np.maximum(alpha_B + steps * first_B.alpha, LEAST_PARAMETER / 2.0)
+    beta_SB = np.maximum(beta_B + steps * first_B.beta, LEAST_PARAMETER / 2.0)
+    weaker_B, stronger_B = losses(alpha_SB / (alpha_SB + beta_SB), 1.0 / (alpha_SB + beta_SB + 1.0), groups)
+    return np.asarray((weaker_B - stronger_B) / (2.0 * STRENGTH_STEP))
+
+
+def _slopes(chance_EB: FloatArray) -> FloatArray:
+    """Change of each expert's chance per unit of log speed, from its neighbours."""
+    rise_EB, run_E = np.diff(chance_EB, axis=0), np.diff(LOG_SPEED_E)
+    middle_B = (chance_EB[2] - chance_EB[0]) / (LOG_SPEED_E[2] - LOG_SPEED_E[0])
+    return np.stack([rise_EB[0] / run_E[0], middle_B, rise_EB[1] / run_E[1]])

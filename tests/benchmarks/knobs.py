@@ -1,0 +1,53 @@
+"""Settings of estimators for their benchmark: those that were published, and grids to find the best in hindsight.
+
+Keyed by the name in the registry. An estimator that is not named runs at its defaults, and those are its best knobs.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+
+Options = Mapping[str, float]
+Grid = Mapping[str, Sequence[float]]
+
+OURS = "mixture"
+
+FLAT = {"process_noise": 0.0, "prior_successes": 1.0, "prior_failures": 1.0}
+
+PUBLISHED: Mapping[str, Mapping[str, Options]] = {
+    "discounted_beta": {
+        "MoPPS, half kept": {**FLAT, "discount": 0.5},
+        "MoPPS, all kept": {**FLAT, "discount": 1.0},
+    },
+}
+"""Published settings that are not the registered defaults, by a name for people. arXiv 2507.04632."""
+
+GRIDS: Mapping[str, Sequence[Grid]] = {
+    "discounted_beta": (
+        {"discount": (0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0), "process_noise": (0.0, 5e-5)},
+        *(
+            {
+                "discount": (0.5, 0.7, 0.8, 0.85, 0.9, 1.0),
+                "process_noise": (0.0,),
+                "prior_successes": (prior,),
+                "prior_failures": (prior,),
+            }
+            for prior in (0.1, 0.3)
+        ),
+    ),
+    "kalman_arcsine": (
+        {"process_noise": (2e-5, 4e-5, 8e-5, 3e-4), "drift": (0.0, 4e-4, 8e-4), "memory_groups": (0.0,)},
+    ),
+}
+"""Products of values, beside the defaults and the published settings."""
+
+
+def published(name: str) -> dict[str, Options]:
+    """Case names with their options: the registered defaults under the estimator's own name, then PUBLISHED."""
+    return {name: {}, **{f"{name}: {label}": options for label, options in PUBLISHED.get(name, {}).items()}}
+
+
+def grid(name: str) -> Iterator[Options]:
+    """Every option set of an estimator's grid."""
+    for axes in GRIDS.get(name, ()):
+        for values in product(*axes.values()):
+            yield dict(zip(axes, values, strict=True))

@@ -1,0 +1,183 @@
+"""What predictions of a set are worth, and whether one estimator's are worth more than another's.
+
+Used by the benchmark of estimators. Intervals resample prompts, as the groups of one prompt are alike.
+Axes: J judged predictions of a set, P prompts of a set, D draws of the bootstrap.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from predictors.base import NEVER, FloatArray
+from predictors.calibration import (
+    auc,
+    beta_binomial_log_loss,
+    brier,
+    log_loss,
+    randomised_pit,
+    reliability,
+)
+from predictors.value import informative_probability
+from tests.benchmarks.outcome_sets import Bools, Episode, Ints, OutcomeSet
+from tests.benchmarks.prequential import LARGEST_OVERLAP, MEAN_EDGE, Predictions
+
+COVERED = (0.05, 0.95)
+LAG_BUCKETS: tuple[tuple[str, int, int], ...] = (
+    ("never tried", NEVER, NEVER), ("lag 0", 0, 0), ("lag 1-10", 1, 10), ("lag 11-30", 11, 30),
+    ("lag 31-100", 31, 100), ("lag 101-300", 101, 300), ("lag > 300", 301, 2**62),
+)  # fmt: skip
+FEW = 2_000  # predictions in a bucket below which its coverage is judged by a test, not by limits
+REJECTED_AT = 0.01
+BOOTSTRAP_DRAWS = 1_000
+BOOTSTRAP_BLOCK = 50
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """What came, for the judged predictions of a set; the same for every estimator."""
+
+    passes_J: Ints
+    scored_J: Ints
+    prompt_J: Ints  # which prompt, 0..num_prompts - 1
+    uniform_J: FloatArray  # for the randomised PIT
+    num_prompts: int
+
+    @classmethod
+    def of(cls, outcomes: OutcomeSet) -> "Truth":
+        start, prompts = 0, []
+        for episode in outcomes.episodes:
+            row_RN = np.broadcast_to(np.arange(episode.num_prompts), episode.passes_RN.shape)
+            prompts.append(start + row_RN[episode.judged_RN])
+            start += 0 if outcomes.same_prompts else episode.num_prompts
+        passes_J = np.concatenate([episode.passes_RN[episode.judged_RN] for episode in outcomes.episodes])
+        return cls(
+            passes_J=passes_J,
+            scored_J=np.concatenate([episode.scored_RN[episode.judged_RN] for episode in outcomes.episodes]),
+            prompt_J=np.concatenate(prompts),
+            uniform_J=np.random.default_rng(6).random(passes_J.size),
+            num_prompts=start + (outcomes.episodes[0].num_prompts if outcomes.same_prompts else 0),
+        )
+
+    @property
+    def informative_J(self) -> Bools:
+        return (self.passes_J > 0) & (self.passes_J < self.scored_J)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """Share of randomised-PIT values inside COVERED, in one bucket of lag."""
+
+    bucket: str
+    count: int
+    share: float
+    error: float  # standard error, prompts as clusters
+
+    def rejected(self, num_tests: int) -> bool:
+        """Whether the nominal share is rejected at REJECTED_AT, shared between so many tests."""
+        nominal = COVERED[1] - COVERED[0]
+        distance = abs(self.share - nominal)
+        return distance > NormalDist().inv_cdf(1.0 - REJECTED_AT / num_tests / 2.0) * self.error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """One estimator on one set."""
+
+    log_loss_J: FloatArray
+    brier: float
+    auc: float | None  # None where no group, or every group, is informative
+    informative_log_loss: float | None
+    coverage: float
+    buckets: tuple[Coverage, ...]
+    lag_J: Ints
+    informative_J: FloatArray | None  # P(informative); None for groups of one
+    reliability_error: float | None
+
+    @property
+    def log_loss(self) -> float:
+        return float(self.log_loss_J.mean())
+
+
+def log_losses(truth: Truth, episodes: Sequence[Episode], predictions: Sequence[Predictions]) -> FloatArray:
+    """(J,) the log loss of each judged prediction."""
+    mean_J, variance_J = _beliefs(episodes, predictions)
+    return beta_binomial_log_loss(mean_J, variance_J, truth.passes_J.astype(float), truth.scored_J)
+
+
+def scored(truth: Truth, episodes: Sequence[Episode], predictions: Sequence[Predictions]) -> Scores:
+    """Score the judged predictions of all episodes of a set."""
+    mean_J, variance_J = _beliefs(episodes, predictions)
+    lags = [prediction.lag_RN[episode.judged_RN] for episode, prediction in zip(episodes, predictions, strict=True)]
+    lag_J = np.concatenate(lags)
+    passes_J = truth.passes_J.astype(float)
+    pit_J = randomised_pit(mean_J, variance_J, passes_J, truth.scored_J, truth.uniform_J)
+    inside_J = (pit_J >= COVERED[0]) & (pit_J <= COVERED[1])
+    informative_J, event_J = None, truth.informative_J
+    if event_J.any() and not event_J.all():
+        informative_J = informative_probability(mean_J, variance_J, int(truth.scored_J[0]))
+    return Scores(
+        log_loss_J=beta_binomial_log_loss(mean_J, variance_J, passes_J, truth.scored_J),
+        brier=float(brier(mean_J, passes_J / truth.scored_J).mean()),
+        auc=None if informative_J is None else auc(informative_J, event_J),
+        informative_log_loss=None if informative_J is None else float(log_loss(informative_J, event_J).mean()),
+        coverage=float(inside_J.mean()),
+        buckets=_coverage_by_lag(truth, lag_J, inside_J),
+        lag_J=lag_J,
+        informative_J=informative_J,
+        reliability_error=None if informative_J is None else reliability(informative_J, event_J).error,
+    )
+
+
+def _beliefs(episodes: Sequence[Episode], predictions: Sequence[Predictions]) -> tuple[FloatArray, FloatArray]:
+    """(J,) mean and variance of the judged predictions, kept where a log loss is finite."""
+    parts = list(zip(episodes, predictions, strict=True))
+    mean_J = np.concatenate([prediction.mean_RN[episode.judged_RN] for episode, prediction in parts])
+    variance_J = np.concatenate([prediction.variance_RN[episode.judged_RN] for episode, prediction in parts])
+    mean_J = np.clip(mean_J, MEAN_EDGE, 1.0 - MEAN_EDGE)
+    return mean_J, np.minimum(variance_J, LARGEST_OVERLAP * mean_J * (1.0 - mean_J))
+
+
+def _coverage_by_lag(truth: Truth, lag_J: Ints, inside_J: Bools) -> tuple[Coverage, ...]:
+    found = []
+    for bucket, low, high in LAG_BUCKETS:
+        at = np.flatnonzero((lag_J >= low) & (lag_J <= high))
+        if at.size:
+            share = float(inside_J[at].mean())
+            off_P = np.bincount(truth.prompt_J[at], weights=inside_J[at] - share, minlength=truth.num_prompts)
+            error = float(np.sqrt(np.sum(off_P**2))) / at.size
+            found.append(Coverage(bucket=bucket, count=at.size, share=share, error=error))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Mean log loss of one estimator less that of another, paired; negative if the first is better."""
+
+    value: float
+    interval: tuple[float, float]
+
+
+def differences(truth: Truth, ours_J: FloatArray, theirs: Mapping[str, FloatArray]) -> dict[str, Difference]:
+    """Ours less each of theirs, with percentile intervals of LEVEL from resampled prompts."""
+    if not theirs:
+        return {}
+    size = truth.num_prompts
+    count_P = np.bincount(truth.prompt_J, minlength=size).astype(float)
+    columns = [np.bincount(truth.prompt_J, weights=ours_J - their_J, minlength=size) for their_J in theirs.values()]
+    sums_PC = np.column_stack([count_P, *columns])
+    rng = np.random.default_rng(7)
+    drawn = []
+    for _ in range(BOOTSTRAP_DRAWS // BOOTSTRAP_BLOCK):
+        weight_DP = rng.poisson(1.0, (BOOTSTRAP_BLOCK, size)).astype(float)  # as resampling, for many prompts
+        drawn.append(weight_DP @ sums_PC)
+    total_DC = np.concatenate(drawn)
+    mean_DC = total_DC[:, 1:] / total_DC[:, :1]
+    low_C, high_C = np.quantile(mean_DC, [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0], axis=0)
+    value_C = sums_PC[:, 1:].sum(axis=0) / count_P.sum()
+    return {
+        name: Difference(value=float(value), interval=(float(low), float(high)))
+        for name, value, low, high in zip(theirs, value_C, low_C, high_C, strict=True)
+    }
