@@ -15,6 +15,9 @@ DEV_DOWNLOAD_MB := 350
 # The torch that tests and demo run on: its CPU build where pip finds one. A newer release may bring several GB of libraries
 # for accelerators with it.
 TORCH := torch==2.13.0
+# What the loss is compared with, in `test-full` only; in an environment with everything else it downloads some more.
+TRL := trl==1.16.0
+TRL_DOWNLOAD_MB := 15
 
 # One thread a process: two that spin beside any other load are many times slower than one.
 export OMP_NUM_THREADS := 1
@@ -45,7 +48,7 @@ test: $(VENV)/.dev-ready ## the tests a change must pass, in a few minutes
 test-full: test test-left-out ## those and all the others: slow, browser, accelerator
 
 # What `test` leaves out and nothing twice. Exit code 5 says that no test was left out, which is no failure.
-test-left-out: $(VENV)/.dev-ready
+test-left-out: $(VENV)/.full-ready
 	$(PYTEST) -m "$(LEFT_OUT)" || [ $$? -eq 5 ]
 
 # Deprecations are not errors here: they come from old releases that meet newer ones of what they need themselves.
@@ -92,6 +95,11 @@ $(VENV)/.dev-ready: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing midband and its tools into $(VENV). In an empty environment this downloads about $(DEV_DOWNLOAD_MB) MB."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH) -e '.[dev,page,postgres,trainer]'
 	@touch $@ $(VENV)/.run-ready $(VENV)/.demo-ready
+
+$(VENV)/.full-ready: $(VENV)/.dev-ready
+	@echo "Installing TRL into $(VENV), to compare with. This downloads about $(TRL_DOWNLOAD_MB) MB more."
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH) $(TRL) -e '.[trl]'
+	@touch $@
 
 $(LOWEST)/.ready: pyproject.toml tests/lower_bounds.py
 	rm -rf $(LOWEST)
