@@ -112,7 +112,8 @@ class Estimator(ABC):
     """Tracks the pass rate of every row of one pool.
 
     Rules for every implementation. Deterministic: the same calls give the same bits. `beliefs` is pure. Groups of one
-    call count in order. Evidence is never refused for being late: a group older than what is known already says less.
+    call count in order. Evidence is never refused for being late: a group older than what is known already says less,
+    or, to a published method that knows no versions, as much as any other.
     One small group is bounded evidence: no pass among a few rollouts is "unknown so far", never "impossible".
     Not thread safe; the engine has one writer.
     """

@@ -55,7 +55,7 @@ class BetaWithReference(RowEstimator[BetaWithReferenceConfig]):
     Every prompt's implicit evidence is the same sum over steps of weights (1 - l)^age and of c under those weights, so
     two numbers carry it for the pool. Taking c and the clip at their average over these steps is all that differs from
     working through the pool at each step: nothing where c stands still. The optional halving of r is left out.
-    Evidence of an older version counts what it would if it had come in time.
+    Evidence of an older version counts what it would if it had come in time; each group counts as a step's visit.
 
     `set_references` gives the references. Without, they are 0 and 1 for every prompt, and p~ is the pool's smoothed
     pass rate.

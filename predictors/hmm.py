@@ -79,8 +79,7 @@ class Hmm(RowEstimator[HmmConfig]):
 
     def _update(self, groups: Observations, newest_B: IntArray) -> None:
         rows_B = groups.rows_B
-        is_new_B = self._last_N[rows_B] < 0
-        steps_B = np.where(is_new_B, 0, np.maximum(newest_B - self._last_N[rows_B], 1) - 1)
+        steps_B = np.maximum(newest_B - self._last_N[rows_B], 1) - 1
         before_B = self._forecast(rows_B, steps_B)
         aged_B = self._aged_counts(rows_B, steps_B)
         state_B = np.where(groups.passes_B == 0.0, 0, np.where(groups.passes_B == groups.scored_B, 2, 1))
