@@ -185,7 +185,7 @@ def _picture(results: dict[str, list[Closed]], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    colours = mpl.colormaps["tab20"].colors
+    colours = [mpl.colormaps["tab20"](place) for place in range(20)]
     window = min(SMOOTHED_STEPS, len(results["uniform"][0].heldout_T))
     for colour, (name, runs) in zip(colours, results.items(), strict=False):
         rollouts_T = (np.arange(len(runs[0].heldout_T)) + 1) * BATCH_SIZE * GROUP_SIZE / 1000
