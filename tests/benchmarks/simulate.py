@@ -28,6 +28,7 @@ SAME_AS_UNIFORM = "random-equal-rollouts"  # the same draws under another name
 POWERS, FLOORS = (1.0, 2.0, 4.0, 8.0, 16.0), (0.05, 0.2)
 VARIED = ("uniform", "midband", "band", "mopps")
 RATES = ("own", "category", "everyone")
+SMOOTHED_STEPS = 10  # over which the picture averages the informative share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,17 +185,18 @@ def _picture(results: dict[str, list[Closed]], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    for place, (name, runs) in enumerate(results.items()):
+    colours = [mpl.colormaps["tab20"](place) for place in range(20)]
+    window = min(SMOOTHED_STEPS, len(results["uniform"][0].heldout_T))
+    for colour, (name, runs) in zip(colours, results.items(), strict=False):
         rollouts_T = (np.arange(len(runs[0].heldout_T)) + 1) * BATCH_SIZE * GROUP_SIZE / 1000
-        smooth = np.ones(10) / 10
-        for axis, curve_ST in (
-            (axes[0], np.array([run.heldout_T for run in runs])),
-            (axes[1], np.array([np.convolve(run.informative_T / BATCH_SIZE, smooth, "same") for run in runs])),
+        share_ST = np.array([run.informative_T / BATCH_SIZE for run in runs])
+        smooth_ST = np.lib.stride_tricks.sliding_window_view(share_ST, window, axis=1).mean(axis=2)
+        for axis, x_T, curve_ST in (
+            (axes[0], rollouts_T, np.array([run.heldout_T for run in runs])),
+            (axes[1], rollouts_T[window - 1 :], smooth_ST),
         ):
-            axis.plot(rollouts_T, curve_ST.mean(axis=0), label=name, color=f"C{place}")
-            axis.fill_between(
-                rollouts_T, curve_ST.min(axis=0), curve_ST.max(axis=0), color=f"C{place}", alpha=0.15, linewidth=0
-            )
+            axis.plot(x_T, curve_ST.mean(axis=0), label=name, color=colour)
+            axis.fill_between(x_T, curve_ST.min(axis=0), curve_ST.max(axis=0), color=colour, alpha=0.15, linewidth=0)
     axes[0].axhline(TARGET, color="0.6", linestyle=":", linewidth=1)
     axes[0].set(xlabel="thousand rollouts", ylabel="held-out pass rate")
     axes[1].set(xlabel="thousand rollouts", ylabel="share of groups that are informative")
