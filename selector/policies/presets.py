@@ -17,8 +17,8 @@ class Preset:
     sentence: str
 
 
-UNIFORM = PolicyConfig(preset="uniform", estimator="kalman_arcsine", utility="uniform", power=1.0, floor=1.0)
-MIDBAND = PolicyConfig(preset="midband", estimator="kalman_arcsine", utility="informative", power=4.0, floor=0.05)
+UNIFORM = PolicyConfig(preset="uniform", estimator="mixture", utility="uniform", power=1.0, floor=1.0)
+MIDBAND = PolicyConfig(preset="midband", estimator="mixture", utility="informative", power=4.0, floor=0.05)
 
 PRESETS: dict[str, Preset] = {
     preset.config.preset: preset
@@ -36,7 +36,7 @@ PRESETS: dict[str, Preset] = {
         Preset(
             config=PolicyConfig(
                 preset="band",
-                estimator="kalman_arcsine",
+                estimator="mixture",
                 utility="band",
                 power=1.0,
                 floor=0.05,

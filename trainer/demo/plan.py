@@ -43,17 +43,17 @@ class Sizes:
 
     pool: PoolName = "wasteful"  # most of its prompts teach nothing at first
     pool_seed: int = 0  # of its own, so that another seed of the demo trains on the same prompts
-    num_train: int = 4_096
-    num_heldout: int = 512
-    tokens: int = 800_000  # generated for training by each arm: the step that passes it is the last
+    num_train: int = 16_384  # so many that most are drawn once or twice
+    num_heldout: int = 1_024
+    tokens: int = 700_000  # generated for training by each arm: the step that passes it is the last
     batch_size: int = 64  # groups of a step
     group_size: int = 8  # rollouts of a group
-    max_new_tokens: int = 10
-    learning_rate: float = 2e-4
+    max_new_tokens: int = 8
+    learning_rate: float = 1e-4
     audit_share: float = 0.1  # of each batch
     look_every: int = 25  # steps between two looks at the held-out split, each with a checkpoint
-    looked_at: int = 512  # held-out prompts of a look
-    look_group_size: int = 4  # rollouts of each
+    looked_at: int = 1_024  # held-out prompts of a look
+    look_group_size: int = 2  # rollouts of each
 
 
 def open_folder(out_dir: Path, sizes: Sizes, *, seed: int) -> Path:
