@@ -15,6 +15,9 @@ from predictors.calibration import beta_binomial_log_loss
 MEAN_EDGE = 1e-6
 """Mean pass rates keep this distance from 0 and 1."""
 
+MIN_CHANCE = 1e-12
+"""Least chance of a group in units of the best expert's: one group, however large, never rules an expert out."""
+
 OVERLAP_RANGE = (1e-9, 0.999)
 """Overlaps stay in here: from a point, some 1e9 rollouts, to nearly sure of 0 or 1 but not of which."""
 
@@ -40,7 +43,7 @@ class Experts:
     def chances(self, groups: Observations) -> FloatArray:
         """(E, B) the probability that each expert gave to each group, in units of the largest of that group."""
         loss_EB = losses(self.mean_EB, self.overlap_EB, groups)
-        return np.asarray(np.exp(loss_EB.min(axis=0) - loss_EB))
+        return np.asarray(np.maximum(np.exp(loss_EB.min(axis=0) - loss_EB), MIN_CHANCE))
 
     def told(self, groups: Observations, chance_EB: FloatArray, late_B: FloatArray) -> "Experts":
         """After groups of these chances, whose p has wandered by `late` since: n rollouts count as n / (1 + 4 n late).

@@ -43,7 +43,16 @@ SHARE_E1 = np.array([[0.3], [0.5], [0.2]])
 """Their weights to start with, and those that weights return to while a prompt is left alone."""
 
 RETURN_RATE = 40.0
-"""Weights are half-way back, and half of the jumps have happened, once process noise * lag is 1 / this."""
+"""Weights are half-way back, and half of the jumps have happened, once process noise times lag is 1 / this."""
+
+GROUPS_PER_STEP = 512
+"""Groups after which the pool's pace moves within a call, so that a large report of a pool that jumped teaches more."""
+
+MIN_WEIGHT = 1e-3
+"""Least weight of an expert with a memory, so that a prompt that was steady for long can still change."""
+
+LEAST_RETURN_NOISE = 3e-5
+"""Process noise that weights and jumps are taken to go with at least: in the steadiest pool a prompt may still jump."""
 
 STRENGTH_STEP = 0.1
 """Half the step in the log of the categories' strength over which the slope of the likelihood is measured."""
@@ -74,8 +83,9 @@ class Mixture(Estimator):
     Before that, `lag` versions after the last group, with drift d and process noise q, beliefs have aged by shift
     d lag and wander q lag SPEED_e (`experts.aged`), weights have returned to SHARE_e by 1 - g, g = 1 / (1 + RETURN_RATE
     q lag), which is fixed share (Herbster and Warmuth 1998), and the fourth expert, the Beta of the category's newest
-    groups, has taken (1 - g) times the learned share of jumps. What that one explains of the group is put back into
-    the others. Evidence D versions older than what is known counts as n / (1 + 4 n q D) rollouts.
+    groups, has taken (1 - g) times the learned share of jumps, which is never quite 0. What that one explains of the
+    group is put back into the others. Evidence D versions older than what is known counts as n / (1 + 4 n q D)
+    rollouts.
 
     A row keeps a_e and b_e less the alpha and beta of its category's first groups at the time, and is read with those
     of now: what a category turns out to be like reaches prompts that were tried before it was known. 64 bytes a row.
@@ -121,12 +131,14 @@ class Mixture(Estimator):
 
     def observe(self, observations: Observations) -> None:
         check_rows(observations.rows_B, self._num_rows)
-        for groups in observations.rounds():
-            is_new_B = self._columns.last_N[groups.rows_B] == NEVER
-            if is_new_B.any():
-                self._levels.start(groups.take(np.flatnonzero(is_new_B)))
-            self._update(groups, is_new_B)
-            self._levels.renew(groups)
+        for part in observations.rounds():
+            for start in range(0, len(part), GROUPS_PER_STEP):
+                groups = part.take(np.arange(start, min(start + GROUPS_PER_STEP, len(part))))
+                is_new_B = self._columns.last_N[groups.rows_B] == NEVER
+                if is_new_B.any():
+                    self._levels.start(groups.take(np.flatnonzero(is_new_B)))
+                self._update(groups, is_new_B)
+                self._levels.renew(groups)
 
     def _update(self, groups: Observations, is_new_B: Bools) -> None:
         """Rows occur once. The experts of a new row are its category's Beta, as nothing has been added to it yet."""
@@ -152,10 +164,10 @@ class Mixture(Estimator):
             pace.process_noise * SPEED_E1 * lag_B,
         )
         stored_EB = self._weight_NE[rows_B].T.astype(np.float64)
-        weight_EB = np.vstack([stored_EB, np.maximum(1.0 - stored_EB.sum(axis=0), 0.0)])
+        weight_EB = np.maximum(np.vstack([stored_EB, 1.0 - stored_EB.sum(axis=0)]), MIN_WEIGHT)
         gone_B = self._gone(lag_B)
         weight_EB = weight_EB / weight_EB.sum(axis=0) * (1.0 - gone_B) + SHARE_E1 * gone_B
-        jumped_B = gone_B * pace.jump_share
+        jumped_B = gone_B * pace.least_jump_share
         newest_B = self._newest_levels().take(self._levels.category_N[rows_B])
         return Experts(
             mean_EB=np.vstack([mean_EB, newest_B.mean]),
@@ -211,7 +223,7 @@ class Mixture(Estimator):
             version=self._version,
             drift=self._pace.drift,
             process_noise=self._pace.process_noise,
-            return_rate=RETURN_RATE,
+            return_rate=self._return_rate,
             jump_share=self._pace.jump_share,
             first=self._first_levels(),
             newest=self._newest_levels(),
@@ -253,9 +265,14 @@ class Mixture(Estimator):
     def _newest_levels(self) -> Levels:
         return self._levels.newest(strength=self._pace.strength)
 
+    @property
+    def _return_rate(self) -> float:
+        """Per version: after 1 / this, weights are half-way back and half of the jumps have happened."""
+        return RETURN_RATE * max(self._pace.process_noise, LEAST_RETURN_NOISE)
+
     def _gone(self, lag_B: FloatArray) -> FloatArray:
         """Share of the way back to SHARE_E1, and of all jumps, after so many versions."""
-        return np.asarray(1.0 - 1.0 / (1.0 + RETURN_RATE * self._pace.process_noise * lag_B))
+        return np.asarray(1.0 - 1.0 / (1.0 + self._return_rate * lag_B))
 
 
 def _strength_score(groups: Observations, mean_B: FloatArray, overlap_B: FloatArray, first_B: Levels) -> FloatArray:

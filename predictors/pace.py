@@ -41,7 +41,7 @@ DRIFT_SHARE = 0.5
 """Prior standard deviation of the drift over a usual lag, as a share of the random walk's over that lag."""
 
 START_LAG, START_LAG_WEIGHT = 30.0, 10.0
-"""Versions between two groups of a row to start with, and groups that this counts for."""
+"""Versions between groups of a row, when they are not of one version, and the groups that this start counts for."""
 
 MIN_ERROR_VARIANCE = 1e-3
 """Least variance of a prediction error for the drift, so that one pass of a prompt thought hopeless does not set it."""
@@ -127,7 +127,7 @@ class Pace:
 
     def _learn_drift(self, surprise: Surprise, kept: float) -> None:
         self._lag_sum = kept * self._lag_sum + float(np.sum(surprise.lag_B))
-        self._lag_count = kept * self._lag_count + surprise.lag_B.shape[0]
+        self._lag_count = kept * self._lag_count + int(np.count_nonzero(surprise.lag_B))
         slope_B = surprise.drift_slope_B
         weighted_B = slope_B / np.maximum(surprise.variance_B, MIN_ERROR_VARIANCE)
         target_B = surprise.error_B + slope_B * self.drift

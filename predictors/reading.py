@@ -74,7 +74,7 @@ class Moment:
     version: int
     drift: float  # radians of arcsin(sqrt(p)) per version at p = 1/2
     process_noise: float  # their variance per version
-    return_rate: float  # half of the jumps have happened once process noise * lag is 1 / this
+    return_rate: float  # per version; half of the jumps have happened after 1 / this
     jump_share: float
     first: Levels
     newest: Levels
@@ -104,10 +104,10 @@ class Moment:
             self._read_block(columns.take(block), _looked_up(table_QC, category_N[block]), part)
         return beliefs
 
-    def _read_block(self, columns: Columns, levels_QN: Float32Array, out: Beliefs) -> None:
+    def _read_block(self, columns: Columns, levels: list[Float32Array], out: Beliefs) -> None:
         """The formulas of `experts.aged`, and of an average with the newest level, most of them in place."""
         lag_N = _lags(self.version, columns.last_N, out)
-        first_alpha_N, first_beta_N, newest_mean_N, newest_variance_N = levels_QN
+        first_alpha_N, first_beta_N, newest_mean_N, newest_variance_N = levels
         alpha_N = np.maximum(columns.alpha_N + first_alpha_N, LEAST_PARAMETER)
         beta_N = np.maximum(columns.beta_N + first_beta_N, LEAST_PARAMETER)
         total_N = alpha_N + beta_N
@@ -137,7 +137,7 @@ class Moment:
         spread_N = _spread(mean_N, wander_N)
         variance_N = np.multiply(spread_N, overlap_N, out=overlap_N)
         if self.jump_share > 0.0:
-            jumped_N = np.multiply(lag_N, self.return_rate * self.process_noise, out=lag_N)
+            jumped_N = np.multiply(lag_N, self.return_rate, out=lag_N)
             jumped_N /= jumped_N + 1.0
             jumped_N *= self.jump_share
             apart_N = newest_mean_N - mean_N
@@ -172,6 +172,9 @@ def _spread(mean_N: Float32Array, out_N: Float32Array) -> Float32Array:
     return out_N
 
 
-def _looked_up(table_QC: Float32Array, category_N: Int32Array) -> Float32Array:
-    """Columns of the table by category; (Q, 1) where there is but one category."""
-    return table_QC if table_QC.shape[1] == 1 else table_QC.take(category_N, axis=1)
+def _looked_up(table_QC: Float32Array, category_N: Int32Array) -> list[Float32Array]:
+    """Columns of the table by category, (1,) each where there is but one category."""
+    if table_QC.shape[1] == 1:
+        return list(table_QC)
+    place_N = category_N.astype(np.intp)
+    return [level_C.take(place_N) for level_C in table_QC]

@@ -138,7 +138,9 @@ def test_values_out_of_range_are_refused() -> None:
 
 def test_a_randomised_pit_by_hand() -> None:
     """A flat belief: 0..3 passes of 3 have chance 1/4 each, so k = 2 lies between 1/2 and 3/4."""
-    found = randomised_pit(np.full(3, 0.5), np.full(3, 1 / 12), np.full(3, 2.0), np.full(3, 3), np.array([0, 0.5, 0.99]))
+    found = randomised_pit(
+        np.full(3, 0.5), np.full(3, 1 / 12), np.full(3, 2.0), np.full(3, 3), np.array([0, 0.5, 0.99])
+    )
 
     np.testing.assert_allclose(found, [0.5, 0.625, 0.7475])
 
