@@ -346,6 +346,7 @@ def _summary(row: Any) -> dict[str, Any]:
         "content": decoded(content) if short else None,
         "preview": _preview(content),
         "answer": row.answer if row.answer is None or len(row.answer) <= LIST_CONTENT_CHARACTERS else None,
+        "meta": decoded(row.meta) if row.meta is None or len(row.meta) <= LIST_CONTENT_CHARACTERS else None,
         "content_hash": row.content_hash,
         "absent": row.absent,
         "quarantined": row.quarantined,

@@ -36,15 +36,21 @@ def all_pages(http: Http, **query: Any) -> list[Json]:
 
 
 def test_a_list_has_what_the_pool_knows_of_each_prompt(http: Http) -> None:
-    http.put([{"key": "a", "content": MESSAGES, "category": "c"}, {"key": "b", "content": "x" * 5_000, "answer": "1"}])
+    http.put(
+        [
+            {"key": "a", "content": MESSAGES, "category": "c", "meta": {"level": 3}},
+            {"key": "b", "content": "x" * 5_000, "answer": "1", "meta": {"note": "y" * 5_000}},
+        ]
+    )
     page = http.get("/v1/pools/p/prompts")
     assert (page["total"], page["next_cursor"]) == (2, None)
     short, long = page["items"]
     assert short == {
         "key": "a", "row": short["row"], "category": "c", "split": "train", "content": MESSAGES, "preview": "Hi",
         "answer": None, "content_hash": hashes(MESSAGES, None)[0], "absent": False, "quarantined": False,
-        "quarantine_reason": None,
+        "quarantine_reason": None, "meta": {"level": 3},
     }  # fmt: skip
+    assert long["meta"] is None
     assert (long["content"], len(long["preview"]), long["answer"]) == (None, 300, "1")
 
 

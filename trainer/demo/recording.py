@@ -81,12 +81,16 @@ def passes_by_row(events: Iterable[JsonObject], group_size: int) -> Mapping[int,
 
 
 def most_kept(num_groups: Iterable[int]) -> int:
-    """The number of visits v that keeps the most groups, v times the prompts that have at least v; at least 1."""
+    """The number of visits v that keeps the most groups, v times the prompts that have at least v.
+
+    At least 2 if any prompt has them, as one visit is no history; else 1.
+    """
     prompts_with = Counter(num_groups)
     most, at_least = (0, 1), 0
     for visits in sorted(prompts_with, reverse=True):
         at_least += prompts_with[visits]
-        most = max(most, (visits * at_least, visits))
+        if visits >= 2:
+            most = max(most, (visits * at_least, visits))
     return most[1]
 
 

@@ -81,8 +81,8 @@ def _heldout(results: Sequence[ArmResult]) -> list[Row]:
 
 
 def by_difficulty(start: Evaluation) -> list[str]:
-    """The strata, those with the lowest pass rate first."""
-    return sorted(start.strata, key=lambda name: start.strata[name].estimate or 0.0)
+    """The strata, those with the lowest pass rate first; of those alike, the one that it is surest of."""
+    return sorted(start.strata, key=lambda name: (start.strata[name].estimate or 0.0, start.strata[name].high))
 
 
 def _audit(results: Sequence[ArmResult]) -> list[Row]:

@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import NormalDist, fmean
 from typing import Any, Self
@@ -17,6 +17,7 @@ from trainer.training.config import EvaluationSettings
 from trainer.training.progress import Progress
 
 LEVEL = 0.95
+PAGE = 1_000  # prompts asked for at once
 UNSORTED = "other"  # the stratum of prompts that name none
 
 StratumOf = Callable[[Ticket], str]
@@ -122,7 +123,7 @@ def evaluate(
 def strata(client: Client, pool: str, name: str | None) -> StratumOf:
     """What an evaluation is split by: the category of a prompt, or what its `meta` has under `name`.
 
-    Tickets do not carry `meta`, so it is asked for, once for each held-out prompt that is drawn.
+    Tickets do not carry `meta`, so that of the held-out split is asked for at the first look.
     """
     if name is None:
         return lambda ticket: ticket.category or UNSORTED
@@ -130,11 +131,22 @@ def strata(client: Client, pool: str, name: str | None) -> StratumOf:
 
     def of(ticket: Ticket) -> str:
         if ticket.prompt not in known:
-            meta = client.prompt(pool, ticket.prompt).get("meta") or {}
-            known[ticket.prompt] = str(meta.get(name, UNSORTED))
-        return known[ticket.prompt]
+            known.update(_values(client, pool, name))
+        return known.setdefault(ticket.prompt, UNSORTED)
 
     return of
+
+
+def _values(client: Client, pool: str, name: str) -> Iterator[tuple[str, str]]:
+    """Key of each held-out prompt, and what its `meta` has under this name."""
+    cursor: str | None = None
+    while True:
+        page = client.prompts(pool, split="heldout", limit=PAGE, cursor=cursor)
+        for prompt in page["items"]:
+            yield prompt["key"], str((prompt["meta"] or {}).get(name, UNSORTED))
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return
 
 
 def _scored(group: RolloutGroup) -> list[float]:
