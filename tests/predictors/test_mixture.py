@@ -7,6 +7,7 @@ from predictors.base import Beliefs, FloatArray
 from predictors.calibration import beta_binomial_log_loss
 from predictors.experts import Experts, aged
 from predictors.mixture import MIN_WEIGHT, RETURN_RATE, SHARE_E1, SPEED_E1, Mixture
+from predictors.reading import MIN_N_EFF
 from predictors.value import informative_probability
 from tests.predictors.groups import estimator, groups
 
@@ -379,3 +380,17 @@ def test_ageing_of_the_kept_average_is_close_to_ageing_each_expert() -> None:
     found = beliefs.variance_N / (beliefs.mean_N * (1 - beliefs.mean_N))
     np.testing.assert_allclose(found, exact_overlap, rtol=0.35)
     assert np.mean(found / exact_overlap) == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_row_left_alone_for_ever_is_nearly_known_to_have_gone_to_an_end_but_not_to_which() -> None:
+    made = mixture(2)
+    made.observe(groups([0], [3]))
+    made.load_state({**made.state(), "pace_drift": np.array(0.0), "pace_log_odds": np.array(-7.0)})
+    before = made.beliefs()
+    made.advance(10**12)
+    after = made.beliefs()
+
+    assert after.mean_N[0] == pytest.approx(before.mean_N[0], rel=1e-5)
+    assert after.variance_N[0] / (after.mean_N[0] * (1 - after.mean_N[0])) == pytest.approx(0.999, abs=1e-5)
+    assert after.n_eff_N[0] == pytest.approx(MIN_N_EFF)
+    assert after.lag_N.tolist() == [10**12, -1]
