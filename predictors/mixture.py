@@ -150,7 +150,7 @@ class Mixture(Estimator):
         experts = self._experts(rows_B, lag_B, first_B)
         chance_EB = experts.chances(groups)
         late_B = self._pace.process_noise * (newest_B - groups.version_B).astype(np.float64)
-        self._learn(groups, experts, chance_EB, lag_B, first_B, ~is_new_B)
+        self._learn(groups, experts, chance_EB, lag_B, first_B)
         self._keep(rows_B, newest_B, experts.told(groups, chance_EB, late_B).without_last(), first_B)
 
     def _experts(self, rows_B: IntArray, lag_B: FloatArray, first_B: Levels) -> Experts:
@@ -176,15 +176,12 @@ class Mixture(Estimator):
         )
 
     def _learn(
-        self,
-        groups: Observations,
-        experts: Experts,
-        chance_EB: FloatArray,
-        lag_B: FloatArray,
-        first_B: Levels,
-        tried_B: Bools,
+        self, groups: Observations, experts: Experts, chance_EB: FloatArray, lag_B: FloatArray, first_B: Levels
     ) -> None:
-        """Tell the pool's pace what these groups say about it, before they change anything."""
+        """Tell the pool's pace what these groups say about it, before they change anything.
+
+        Of a new row all experts think alike, and nothing has aged: its slopes are 0 but for the category's strength.
+        """
         pace, mean_B, overlap_B = self._pace, *experts.moments()
         pace.learn_strength(_strength_score(groups, mean_B, overlap_B, first_B))
         weighted_EB = experts.weight_EB * chance_EB
@@ -200,7 +197,7 @@ class Mixture(Estimator):
             noise_score_B=np.sum(experts.weight_EB[:-1] * _slopes(chance_EB[:-1]), axis=0) / total_B,
             jump_score_B=self._gone(lag_B) * share * (1.0 - share) * (chance_EB[-1] - own_B) / total_B,
         )
-        pace.learn(surprise.take(tried_B))
+        pace.learn(surprise)
 
     def _keep(self, rows_B: IntArray, newest_B: IntArray, experts: Experts, first_B: Levels) -> None:
         """Store what the three know now."""

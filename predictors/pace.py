@@ -6,10 +6,9 @@ every group may teach, whichever policy chose it. Knows rates, not rows. Axes: B
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from predictors.base import FloatArray, State
 
@@ -49,7 +48,10 @@ MIN_ERROR_VARIANCE = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surprise:
-    """What B groups of rows that were tried before say. All (B,); scores are slopes of the log likelihood."""
+    """What B groups say; of rows that were not tried before nothing, in zeros. All (B,).
+
+    Scores are slopes of the log likelihood.
+    """
 
     lag_B: FloatArray  # versions since the row's evidence
     error_B: FloatArray  # observed pass rate minus predicted mean
@@ -57,10 +59,6 @@ class Surprise:
     drift_slope_B: FloatArray  # change of the predicted mean per unit of drift
     noise_score_B: FloatArray  # per unit of log process noise
     jump_score_B: FloatArray  # per unit of the log-odds of a jump
-
-    def take(self, index: npt.NDArray[np.bool_]) -> "Surprise":
-        """Some of the groups."""
-        return Surprise(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
 
 class Pace:
@@ -110,8 +108,6 @@ class Pace:
 
     def learn(self, surprise: Surprise) -> None:
         """Move noise, drift and jumps. All groups of one call count alike."""
-        if surprise.error_B.shape[0] == 0:
-            return
         kept = self._kept(surprise.error_B)
         self._learn_drift(surprise, kept)
         score_B = surprise.noise_score_B

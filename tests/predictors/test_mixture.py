@@ -7,6 +7,7 @@ from predictors.base import Beliefs, FloatArray
 from predictors.calibration import beta_binomial_log_loss
 from predictors.experts import Experts, aged
 from predictors.mixture import MIN_WEIGHT, RETURN_RATE, SHARE_E1, SPEED_E1, Mixture
+from predictors.reading import MIN_N_EFF
 from predictors.value import informative_probability
 from tests.predictors.groups import estimator, groups
 
@@ -81,20 +82,22 @@ def test_reading_a_pool_gives_the_average_of_its_experts() -> None:
     made, pass_rate = mixture(300), rng.beta(0.5, 0.7, 300)
     for version in range(0, 200, LAG):
         visit(made, version, pass_rate, rng)
-    state, beliefs = made.state(), made.beliefs()
-    untried = mixture(1)
-    untried.load_state({**state, **{k: v[:1] for k, v in state.items() if k.endswith("_N")}})
-    prior = untried_levels(made)
-    alpha = np.stack([state[f"alpha_{name}_N"] for name in ("long", "middle", "short")]).astype(float) + prior[0]
-    beta = np.stack([state[f"beta_{name}_N"] for name in ("long", "middle", "short")]).astype(float) + prior[1]
-    weight = np.stack([state["weight_long_N"], state["weight_middle_N"]]).astype(float)
-    weight = np.concatenate([weight, 1 - weight.sum(axis=0, keepdims=True)])
+    (alpha, beta, weight), beliefs = known(made), made.beliefs()
     mean, overlap = Experts(
         mean_EB=alpha / (alpha + beta), overlap_EB=1 / (alpha + beta + 1), weight_EB=weight
     ).moments()
 
     np.testing.assert_allclose(beliefs.mean_N, mean, rtol=2e-3)
     np.testing.assert_allclose(beliefs.variance_N, overlap * mean * (1 - mean), rtol=2e-2)
+
+
+def known(made: Mixture) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(E, N) alpha, beta and weight of the experts with a memory, as they are stored, for a pool of one category."""
+    state, level = made.state(), untried_levels(made)
+    alpha = np.stack([state[f"alpha_{name}_N"] for name in ("long", "middle", "short")]).astype(float) + level[0]
+    beta = np.stack([state[f"beta_{name}_N"] for name in ("long", "middle", "short")]).astype(float) + level[1]
+    weight = np.stack([state["weight_long_N"], state["weight_middle_N"]]).astype(float)
+    return alpha, beta, np.concatenate([weight, 1 - weight.sum(axis=0, keepdims=True)])
 
 
 def untried_levels(made: Mixture) -> tuple[float, float]:
@@ -109,18 +112,19 @@ def untried_levels(made: Mixture) -> tuple[float, float]:
     return mean * concentration, (1 - mean) * concentration
 
 
-def test_a_belief_ages_by_drift_and_wander_by_hand() -> None:
+@pytest.mark.parametrize(("drift", "factor"), [(1e-3, 1.2), (-1e-3, 1 / 1.2)])
+def test_a_belief_ages_by_drift_and_wander_by_hand(drift: float, factor: float) -> None:
     """One row, known by Beta(a, b); its weights are the start's, so its speed is that of the three together."""
     made = mixture(1)
     made.observe(groups([0], [3]))
     now = made.beliefs()
-    state = {**made.state(), "pace_drift": np.array(1e-3), "pace_log_odds": np.array(-7.0)}
+    state = {**made.state(), "pace_drift": np.array(drift), "pace_log_odds": np.array(-7.0)}
     made.load_state(state)
     made.advance(50)
     later = made.beliefs()
     speed = float(np.sum(SHARE_E1 * SPEED_E1))
     r = now.variance_N[0] / (now.mean_N[0] * (1 - now.mean_N[0]))
-    odds = now.mean_N[0] / (1 - now.mean_N[0]) * (1 + 4 * 1e-3 * 50)
+    odds = now.mean_N[0] / (1 - now.mean_N[0]) * factor
     wander = made.pace.process_noise * speed * 50
     overlap = 1 - (1 - r) / (1 + 4 * wander)
 
@@ -136,12 +140,59 @@ def test_jumps_move_a_row_towards_its_category_by_hand() -> None:
     made.observe(groups(np.arange(61), np.r_[np.zeros(60), 8]))
     made.load_state({**made.state(), "pace_drift": np.array(0.0), "pace_process_noise": np.array(1 / RETURN_RATE / 50)})
     level = untried_levels(made)
-    at_rest, share = made.beliefs().mean_N[60], made.pace.jump_share
+    row, share = np.array([60]), made.pace.jump_share
+    made.load_state({**made.state(), "speed_N": np.zeros(61, dtype=np.float32)})  # nothing but jumps
+    at_rest = made.beliefs(row)
     made.advance(50)
+    after, target = made.beliefs(row), level[0] / sum(level)
+    spread = target * (1 - target) / (sum(level) + 1)
+    second = (1 - share / 2) * (at_rest.variance_N + at_rest.mean_N**2) + share / 2 * (spread + target**2)
 
-    expected = at_rest + share / 2 * (level[0] / sum(level) - at_rest)
     assert share > 0.05
-    assert made.beliefs().mean_N[60] == pytest.approx(expected, rel=1e-3)
+    assert after.mean_N[0] == pytest.approx(at_rest.mean_N[0] + share / 2 * (target - at_rest.mean_N[0]), rel=1e-3)
+    assert after.variance_N[0] == pytest.approx((second - after.mean_N**2)[0], rel=5e-3)
+
+
+def test_a_first_group_does_not_age_what_was_not_there() -> None:
+    early, late = mixture(1), mixture(1)
+    for made, version in ((early, 0), (late, 500)):
+        made.advance(version)
+        made.observe(groups([0], [7], version=version))
+
+    assert late.beliefs().mean_N[0] == early.beliefs().mean_N[0]
+    assert late.beliefs().variance_N[0] == early.beliefs().variance_N[0]
+
+
+def test_weights_return_to_the_start_and_then_follow_bayes_rule_by_hand() -> None:
+    """One row: 20 steady groups and one 500 versions later, g = 1 / (1 + RETURN_RATE q lag); hardly any jumps."""
+    made = mixture(1)
+    for place in range(20):
+        made.advance(place * LAG)
+        made.observe(groups([0], [4], version=place * LAG))
+    made.load_state({**made.state(), "pace_process_noise": np.array(1e-4), "pace_log_odds": np.array(-7.0)})
+    (alpha, beta, weight), lag, pace = known(made), 500, made.pace
+    gone = 1 - 1 / (1 + RETURN_RATE * 1e-4 * lag)
+    mean, overlap = aged(alpha, beta, np.array([pace.drift * lag]), 1e-4 * SPEED_E1 * lag)
+    returned = Experts(mean_EB=mean, overlap_EB=overlap, weight_EB=weight + gone * (SHARE_E1 - weight))
+    last = groups([0], [6], version=19 * LAG + lag)
+    made.observe(last)
+    expected = returned.told(last, returned.chances(last), np.zeros(1)).weight_EB
+
+    assert weight[0, 0] > 0.4
+    assert 0.6 < gone < 0.7
+    np.testing.assert_allclose(known(made)[2], expected, atol=2e-3)
+
+
+def test_how_much_a_category_says_is_learned_where_single_groups_cannot_tell() -> None:
+    """Groups of one rollout: their first round looks the same whether p is the same everywhere or 0 and 1."""
+    rng = np.random.default_rng(11)
+    alike, bimodal = mixture(1_000), mixture(1_000)
+    for made, pass_rate in ((alike, np.full(1_000, 0.5)), (bimodal, (rng.random(1_000) < 0.5) * 0.98 + 0.01)):
+        for _ in range(4):
+            made.observe(groups(np.arange(1_000), rng.binomial(1, pass_rate), scored=1))
+
+    assert alike.pace.strength > 2.0
+    assert bimodal.pace.strength < 0.5
 
 
 def test_a_row_takes_at_most_64_bytes() -> None:
@@ -259,8 +310,7 @@ def test_rows_that_changed_are_read_with_the_short_memory_and_steady_ones_with_t
     for place in range(40):
         visit(made, place * LAG, pass_rate, rng)
         pass_rate[:500] = np.clip(pass_rate[:500] + rng.normal(0, 0.12, 500), 0.05, 0.95)
-    state = made.state()
-    short = 1 - state["weight_long_N"].astype(float) - state["weight_middle_N"].astype(float)
+    state, short = made.state(), known(made)[2][2]
 
     assert short[:500].mean() > 2 * short[500:].mean()
     assert state["speed_N"][:500].mean() > state["speed_N"][500:].mean()
@@ -293,19 +343,21 @@ def test_a_group_that_no_expert_thought_possible_is_survived() -> None:
     assert all(np.isfinite(array).all() for array in made.state().values())
 
 
-def test_weights_never_leave_an_expert_behind_for_good() -> None:
-    """After 200 groups at one version, where all experts agree, and a long steady stretch, a change still counts."""
+def test_an_expert_whose_weight_was_lost_comes_back() -> None:
+    """All weight on the long memory, as stored; then groups that the short one is quicker to follow."""
     rng = np.random.default_rng(8)
     made = mixture(200)
-    for place in range(100):
-        visit(made, place * LAG, np.full(200, 0.5), rng)
-    visit(made, 1_000, np.full(200, 0.5), rng)
-    state = made.state()
-    short = 1 - state["weight_long_N"].astype(float) - state["weight_middle_N"].astype(float)
+    lost = {"weight_long_N": np.ones(200, dtype=np.float16), "weight_middle_N": np.zeros(200, dtype=np.float16)}
+    for place in range(60):
+        visit(made, place * LAG, np.full(200, 0.95), rng)
+        steady = {"pace_process_noise": np.array(1e-4), "pace_log_odds": np.array(-7.0)}
+        made.load_state({**made.state(), **lost, **steady})
+    for passes in (5, 4, 5):
+        made.observe(groups([0, 1], [passes, 8], version=590))  # no time to return in
+    short = known(made)[2][2]
 
-    # Half precision rounds what is stored to 5e-4.
-    assert (short > -1e-3).all()
-    assert MIN_WEIGHT == 1e-3
+    assert short[0] > 20 * MIN_WEIGHT
+    assert abs(short[1]) < 2 * MIN_WEIGHT
 
 
 def test_ageing_of_the_kept_average_is_close_to_ageing_each_expert() -> None:
@@ -315,15 +367,11 @@ def test_ageing_of_the_kept_average_is_close_to_ageing_each_expert() -> None:
         visit(made, place * LAG, pass_rate, rng)
         pass_rate = wandered(pass_rate, drift=6e-4, noise=4e-5, rng=rng)
     made.load_state({**made.state(), "pace_log_odds": np.array(-7.0)})  # no jumps
-    state, lag = made.state(), 100
+    lag = 100
     made.advance(190 + lag)
-    beliefs, pace, level = made.beliefs(), made.pace, untried_levels(made)
-    alpha = np.stack([state[f"alpha_{name}_N"] for name in ("long", "middle", "short")]).astype(float) + level[0]
-    beta = np.stack([state[f"beta_{name}_N"] for name in ("long", "middle", "short")]).astype(float) + level[1]
+    beliefs, pace, (alpha, beta, weight) = made.beliefs(), made.pace, known(made)
     wander = np.broadcast_to(pace.process_noise * SPEED_E1 * lag, alpha.shape)
     mean, overlap = aged(np.maximum(alpha, 0.05), np.maximum(beta, 0.05), np.full(400, pace.drift * lag), wander)
-    weight = np.stack([state["weight_long_N"], state["weight_middle_N"]]).astype(float)
-    weight = np.concatenate([weight, 1 - weight.sum(axis=0, keepdims=True)])
     gone = 1 - 1 / (1 + RETURN_RATE * pace.process_noise * lag)
     weight = weight + gone * (SHARE_E1 - weight)
     exact_mean, exact_overlap = Experts(mean_EB=mean, overlap_EB=overlap, weight_EB=weight).moments()
@@ -332,3 +380,17 @@ def test_ageing_of_the_kept_average_is_close_to_ageing_each_expert() -> None:
     found = beliefs.variance_N / (beliefs.mean_N * (1 - beliefs.mean_N))
     np.testing.assert_allclose(found, exact_overlap, rtol=0.35)
     assert np.mean(found / exact_overlap) == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_row_left_alone_for_ever_is_nearly_known_to_have_gone_to_an_end_but_not_to_which() -> None:
+    made = mixture(2)
+    made.observe(groups([0], [3]))
+    made.load_state({**made.state(), "pace_drift": np.array(0.0), "pace_log_odds": np.array(-7.0)})
+    before = made.beliefs()
+    made.advance(10**12)
+    after = made.beliefs()
+
+    assert after.mean_N[0] == pytest.approx(before.mean_N[0], rel=1e-5)
+    assert after.variance_N[0] / (after.mean_N[0] * (1 - after.mean_N[0])) == pytest.approx(0.999, abs=1e-5)
+    assert after.n_eff_N[0] == pytest.approx(MIN_N_EFF)
+    assert after.lag_N.tolist() == [10**12, -1]
