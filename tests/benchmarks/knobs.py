@@ -11,6 +11,12 @@ Grid = Mapping[str, Sequence[float]]
 
 OURS = "mixture"
 
+
+def _with_prior(grid: Grid, priors: Sequence[float]) -> tuple[Grid, ...]:
+    """The grid once for each fixed prior, the same on both sides."""
+    return tuple({**grid, "prior_successes": (prior,), "prior_failures": (prior,)} for prior in priors)
+
+
 FLAT = {"process_noise": 0.0, "prior_successes": 1.0, "prior_failures": 1.0}
 
 PUBLISHED: Mapping[str, Mapping[str, Options]] = {
@@ -22,21 +28,21 @@ PUBLISHED: Mapping[str, Mapping[str, Options]] = {
 """Published settings that are not the registered defaults, by a name for people. arXiv 2507.04632."""
 
 GRIDS: Mapping[str, Sequence[Grid]] = {
+    "beta_with_reference": (
+        {"forgetting": (0.05, 0.1, 0.2, 0.4), "reference_share": (0.05, 0.2), "prior_successes": (1.0,)},
+    ),
+    "category": ({"learning_rate": (0.02, 0.05, 0.2)},),
     "discounted_beta": (
         {"discount": (0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0), "process_noise": (0.0, 5e-5)},
-        *(
-            {
-                "discount": (0.5, 0.7, 0.8, 0.85, 0.9, 1.0),
-                "process_noise": (0.0,),
-                "prior_successes": (prior,),
-                "prior_failures": (prior,),
-            }
-            for prior in (0.1, 0.3)
-        ),
+        *_with_prior({"discount": (0.5, 0.7, 0.8, 0.85, 0.9, 1.0), "process_noise": (0.0,)}, (0.1, 0.3)),
     ),
+    "hmm": ({"discount": (1.0, 0.9, 0.7), "group_size": (3.0, 8.0)},),
     "kalman_arcsine": (
         {"process_noise": (2e-5, 4e-5, 8e-5, 3e-4), "drift": (0.0, 4e-4, 8e-4), "memory_groups": (0.0,)},
     ),
+    "kalman_logit": ({"process_noise": (1e-4, 3e-4, 3e-3, 1e-2)},),
+    "last_mean": _with_prior({}, (0.1, 0.3)),
+    "streak": _with_prior({}, (0.1, 0.3)),
 }
 """Products of values, beside the defaults and the published settings."""
 
