@@ -131,7 +131,7 @@ async def permit_new_run(request: Request, body: schemas.RunRequest) -> None:
     if access.bound:
         # Names of runs are shared by all pools: a run out of reach may have this one already.
         there = await _pool_of(request, body.name)
-        if not access.reaches_run(body.name, body.pool if there is None else there):
+        if (access.runs or there is not None) and not access.reaches_run(body.name, there):
             raise no_run(body.name)
         if not access.reaches_pool(body.pool) and body.pool != there:
             raise no_pool(body.pool)

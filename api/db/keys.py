@@ -49,12 +49,6 @@ def insert_call(connection: Connection, *, at: float, key: str | None, action: s
     connection.execute(insert(management_calls).values(at=at, key=key, action=action, target=target))
 
 
-def list_calls(connection: Connection) -> list[tuple[float, str | None, str, str]]:
-    """The trail, oldest first: time, prefix of the key, action, target."""
-    query = select(management_calls).order_by(management_calls.c.id)
-    return [(row.at, row.key, row.action, row.target) for row in connection.execute(query)]
-
-
 def _packed(names: Iterable[str]) -> str:
     return orjson.dumps(sorted(names)).decode()
 

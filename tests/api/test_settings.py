@@ -64,7 +64,9 @@ def test_origins_are_a_list_with_commas(monkeypatch: pytest.MonkeyPatch) -> None
     assert Settings().cors_origins == ("https://lab.example", "http://10.0.0.7:3000")
 
 
-@pytest.mark.parametrize("origin", ["*", "lab.example", "https://lab.example/", "https://*.example", "null", "https://"])
+@pytest.mark.parametrize(
+    "origin", ["*", "lab.example", "https://lab.example/", "https://*.example", "null", "https://"]
+)
 def test_an_origin_that_is_none_is_refused_by_name(origin: str) -> None:
     with pytest.raises(ValidationError, match="no origin: write https://host") as refusal:
         Settings(cors_origins=("https://lab.example", origin))
