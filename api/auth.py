@@ -33,6 +33,8 @@ from api.routes.answers import service_of
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # for probes, which have no keys and learn nothing
 # Routes of the framework's own, which can state no scope: any key opens them.
 FRAMEWORK_PATHS = frozenset({DOCS_PATH, "/openapi.json"})
+# What paths may name. Bindings look at `pool` and `run`: under another name either of them would slip by.
+PATH_PARAMETERS = frozenset({"index", "key", "pool", "run"})
 TARGET_CHARACTERS = 200  # of a name in the trail; those that exist are shorter
 
 logger = logging.getLogger("midband.api")
@@ -141,7 +143,7 @@ async def permit_new_run(request: Request, body: schemas.RunRequest) -> None:
 
 
 def scopes_of(routes: Iterable[BaseRoute]) -> dict[tuple[str, str], Guard]:
-    """The guard of every route by (path, method). Raises TypeError for a route that has none, or not exactly one."""
+    """The guard of every route by (path, method). Raises TypeError for a route that does not have exactly one."""
     found: dict[tuple[str, str], Guard] = {}
     for route in _leaves(routes):
         path = getattr(route, "path", None)
@@ -159,6 +161,11 @@ def scopes_of(routes: Iterable[BaseRoute]) -> dict[tuple[str, str], Guard]:
         if guards[0].open is not (path in OPEN_PATHS):
             raise TypeError(
                 f"the route {path!r}: those without a key are {', '.join(sorted(OPEN_PATHS))}, and no others"
+            )
+        strange = sorted(set(route.param_convertors) - PATH_PARAMETERS)
+        if strange:
+            raise TypeError(
+                f"the route {path!r} names {strange[0]}: a binding knows {', '.join(sorted(PATH_PARAMETERS))}"
             )
         found |= {(route.path_format, method.lower()): guards[0] for method in route.methods or ()}
     return found

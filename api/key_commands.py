@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
 
 from api.db.keys import insert_call, insert_key, list_keys, revoke_key
 from api.db.migrate import refuse_outdated, upgrade
@@ -27,7 +28,7 @@ SOON = f"a running service knows within {KEYS_LIVE_S:g} s"
 
 
 class KeyRefused(ServiceError):
-    """A value that no key can have, or a key that is not there."""
+    """A value that no key can have, a key that is not there, or a database that is busy."""
 
 
 def create(
@@ -110,6 +111,9 @@ def _opened(url: str) -> Iterator[Engine]:
             with lock:
                 upgrade(database)
                 yield database
+    except OperationalError as error:
+        reason = (str(error.orig).splitlines() or ["no reason given"])[0]
+        raise KeyRefused(f"the database did not answer ({reason}), and nothing was changed: try again") from error
     finally:
         database.dispose()
 

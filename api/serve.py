@@ -72,7 +72,9 @@ def serving(settings: Settings) -> Iterator[str]:
 
 def _server(settings: Settings) -> uvicorn.Server:
     app = create_app(settings)
-    return uvicorn.Server(uvicorn.Config(app, log_level=settings.log_level, log_config=None, access_log=False))
+    return uvicorn.Server(
+        uvicorn.Config(app, log_level=settings.log_level, log_config=None, access_log=False, server_header=False)
+    )
 
 
 def _prepare_database(settings: Settings) -> list[Key]:

@@ -154,7 +154,7 @@ def test_the_key_of_the_environment_is_sent_unless_another_is_given(monkeypatch:
         network = Script(ok(VERSION))
         url = options.pop("url", "http://midband")
         Client(url, transport=httpx.MockTransport(network), **options).version()  # type: ignore[arg-type]
-        return network.requests[0].headers.get("authorization")
+        return dict(network.requests[0].headers).get("authorization")
 
     monkeypatch.delenv("MIDBAND_KEY", raising=False)
     assert sent() is None
