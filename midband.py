@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
+    from api.settings import Settings
     from trainer.client import Client
     from trainer.reports import group
 
@@ -86,6 +87,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+keys = typer.Typer(help="Keys of the service: without any, it listens on its own machine only.", no_args_is_help=True)
+app.add_typer(keys, name="key")
+
+DatabaseUrl = Annotated[str | None, typer.Option(help="SQLite or PostgreSQL; MIDBAND_DATABASE_URL.")]
 OutDir = Annotated[Path, typer.Option(help="Folder for the pictures and figures; made if missing.")]
 
 
@@ -97,24 +102,77 @@ def version() -> None:
 
 @app.command()
 def serve(
-    database_url: Annotated[str | None, typer.Option(help="SQLite or PostgreSQL; MIDBAND_DATABASE_URL.")] = None,
-    host: Annotated[str | None, typer.Option(help="A loopback address; MIDBAND_HOST.")] = None,
+    database_url: DatabaseUrl = None,
+    host: Annotated[str | None, typer.Option(help="Without keys a loopback address only; MIDBAND_HOST.")] = None,
     port: Annotated[int | None, typer.Option(help="0 for any free one; MIDBAND_PORT.")] = None,
 ) -> None:
     """Start the service on this machine: one process, one database."""
-    from pydantic import ValidationError
-
     from api.errors import StartRefused
     from api.serve import serve as run_server
-    from api.settings import Settings
 
-    flags = {"database_url": database_url, "host": host, "port": port}
     try:
-        run_server(Settings(**{name: value for name, value in flags.items() if value is not None}))  # type: ignore[arg-type]
-    except ValidationError as error:
-        _fail("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False)))
+        run_server(_settings(database_url=database_url, host=host, port=port))
     except StartRefused as error:
         _fail(str(error))
+
+
+@keys.command("create")
+def create_key(
+    name: Annotated[str | None, typer.Option(help="What it is for, shown in the list.")] = None,
+    scope: Annotated[
+        list[str] | None, typer.Option(help="Of read, draw, report, manage; by default all of them.")
+    ] = None,
+    pool: Annotated[list[str] | None, typer.Option(help="Bind it to this pool; repeat it.")] = None,
+    run: Annotated[list[str] | None, typer.Option(help="Bind it to this run; repeat it.")] = None,
+    days: Annotated[float | None, typer.Option(min=0, max=36_500, help="When it expires; by default never.")] = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Make a key and print it, this once. A server may be running."""
+    from api.errors import ServiceError
+    from api.key_commands import create
+
+    try:
+        key, said = create(
+            _settings(database_url=database_url),
+            name=name,
+            scopes=scope or (),
+            pools=pool or (),
+            runs=run or (),
+            days=days,
+        )
+    except ServiceError as error:
+        _fail(str(error))
+    typer.echo(said, err=True)
+    typer.echo(key)
+
+
+@keys.command("list")
+def list_keys(database_url: DatabaseUrl = None) -> None:
+    """Show every key by its prefix: what it may do, until when, whether it was revoked."""
+    from api.errors import ServiceError
+    from api.key_commands import table
+
+    try:
+        lines = table(_settings(database_url=database_url))
+    except ServiceError as error:
+        _fail(str(error))
+    typer.echo("\n".join(lines))
+
+
+@keys.command("revoke")
+def revoke_key(
+    prefix: Annotated[str, typer.Argument(help="As the list shows it: mb_ and ten more characters.")],
+    database_url: DatabaseUrl = None,
+) -> None:
+    """End a key for good, also for a running server."""
+    from api.errors import ServiceError
+    from api.key_commands import revoke
+
+    try:
+        said = revoke(_settings(database_url=database_url), prefix)
+    except ServiceError as error:
+        _fail(str(error))
+    typer.echo(said)
 
 
 @app.command()
@@ -192,7 +250,7 @@ def demo(
 
 @contextmanager
 def _client(server: str | None, *, database_url: str | None = None) -> Iterator["Client"]:
-    """The service at this URL; without one, a service inside this process."""
+    """The service at this URL, with the key in MIDBAND_KEY if there is one; without one, a service in this process."""
     if server is None:
         with in_process(database_url) as client:
             yield client
@@ -203,7 +261,19 @@ def _client(server: str | None, *, database_url: str | None = None) -> Iterator[
         yield client
 
 
-def _fail(message: str) -> None:
+def _settings(**flags: object) -> "Settings":
+    """The service's settings; a flag that was given overrides the environment."""
+    from pydantic import ValidationError
+
+    from api.settings import Settings
+
+    try:
+        return Settings.model_validate({name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        _fail("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False)))
+
+
+def _fail(message: str) -> NoReturn:
     """Says what is wrong and ends with status 1."""
     print(f"midband: {message}", file=sys.stderr)  # noqa: T201
     raise typer.Exit(1)

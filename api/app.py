@@ -10,17 +10,22 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import RedirectResponse
 
 from api import schemas
+from api.auth import ANY_KEY, Authentication, Guard, describe_keys, scopes_of
 from api.body_limit import BodyLimit
 from api.db.migrate import upgrade
 from api.db.session import create_database, lock_database
 from api.errors import install_error_handlers
+from api.keyring import Keyring
+from api.request_ids import HEADER as REQUEST_ID_HEADER
+from api.response_headers import DOCS_PATH, ResponseHeaders
 from api.routes import batches, health, pools, progress, reading, reports, runs
 from api.service import RunService
-from api.settings import Settings
+from api.settings import Settings, is_loopback
 from api.store import RunStore
 
 CAPABILITIES = ("pools", "runs", "batches", "reports", "steps", "checkpoints", "beliefs", "audit", "costs", "events")
@@ -40,10 +45,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             database = await asyncio.to_thread(create_database, settings.database_url)
             stack.callback(database.dispose)
             await asyncio.to_thread(upgrade, database)
+            keyring = Keyring(database, open_without_keys=is_loopback(settings.host))
+            stack.callback(keyring.close)
             service = RunService(RunStore(database))
             await service.start()
             stack.push_async_callback(service.stop)
-            app.state.database, app.state.service, app.state.ready = database, service, True
+            app.state.database, app.state.keyring, app.state.service = database, keyring, service
+            app.state.ready = True
             yield
             app.state.ready = False
 
@@ -52,24 +60,38 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         summary="Prompt selection for reinforcement learning from verifiable rewards",
         version="1",
         lifespan=lifespan,
+        docs_url=DOCS_PATH,
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
     )
     app.state.ready, app.state.settings, app.state.capabilities = False, settings, list(CAPABILITIES)
     app.state.metrics = health.new_registry()
-    install_error_handlers(app)
+    # From the inside out: who is calling is known before anything of a body is read.
     app.add_middleware(BodyLimit, max_body_bytes=settings.max_body_bytes, max_import_bytes=settings.max_import_bytes)
+    app.add_middleware(Authentication, cors_origins=settings.cors_origins)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", REQUEST_ID_HEADER],
+            expose_headers=[REQUEST_ID_HEADER, "Retry-After"],
+        )
+    app.add_middleware(ResponseHeaders)
+    install_error_handlers(app)
     for router in ROUTERS:
         app.include_router(router)
 
-    @app.get("/", include_in_schema=False)
+    @app.get("/", include_in_schema=False, dependencies=[ANY_KEY])
     async def home() -> RedirectResponse:
-        return RedirectResponse("/docs")  # until there is a page
+        return RedirectResponse(DOCS_PATH)  # until there is a page
 
-    _describe(app)
+    _describe(app, scopes_of(app.routes))
     return app
 
 
-def _describe(app: FastAPI) -> None:
-    """Adds to the OpenAPI document the bodies that endpoints parse by themselves."""
+def _describe(app: FastAPI, scopes: dict[tuple[str, str], Guard]) -> None:
+    """Adds to the OpenAPI document the bodies that endpoints parse by themselves, and the keys."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -78,6 +100,8 @@ def _describe(app: FastAPI) -> None:
             schema = schemas.ReportRequest.model_json_schema(ref_template="#/components/schemas/{model}")
             components |= schema.pop("$defs", {})
             components["ReportRequest"] = schema
+            components["ErrorBody"] = schemas.ErrorBody.model_json_schema()
+            describe_keys(document, scopes)
             app.openapi_schema = document
         return app.openapi_schema
 

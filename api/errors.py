@@ -5,7 +5,10 @@ ServiceError
 │   ├── DatabaseUnusable     the database is missing, read-only, foreign, damaged or too new
 │   └── DatabaseLocked       another server has the SQLite file open
 └── ApiError                 a request that is refused: code, status, whether to try again, detail
+    ├── Unauthenticated                                                                401
+    ├── MissingScope · ForeignOrigin                                                   403
     ├── UnknownPool · UnknownPrompt · UnknownRun                                       404
+    ├── BodyTooSlow                                                                    408
     ├── PoolConflict · PoolArchived · RunConflict                                      409
     ├── BodyTooLarge                                                                   413
     ├── UnsupportedFormat                                                              415
@@ -31,6 +34,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from api.request_ids import HEADER, RequestIds, request_id_of
+from api.response_headers import SECURITY_HEADERS
 from selector import errors as core
 
 logger = logging.getLogger("midband.api")
@@ -67,6 +71,24 @@ class ApiError(ServiceError):
     retryable: ClassVar[bool] = False
 
 
+class Unauthenticated(ApiError):
+    """The call has no key, or one that is unknown, expired or revoked."""
+
+    code, status = "unauthenticated", 401
+
+
+class MissingScope(ApiError):
+    """The key does not have the scope that this call asks for."""
+
+    code, status = "missing_scope", 403
+
+
+class ForeignOrigin(ApiError):
+    """A page of another website sent the call, and while there are no keys nothing else would stop it."""
+
+    code, status = "foreign_origin", 403
+
+
 class UnknownPool(ApiError):
     """No pool has this name."""
 
@@ -83,6 +105,12 @@ class UnknownRun(ApiError):
     """No run has this name."""
 
     code, status = "unknown_run", 404
+
+
+class BodyTooSlow(ApiError):
+    """The body of the request did not arrive in time."""
+
+    code, status = "body_too_slow", 408
 
 
 class PoolConflict(ApiError):
@@ -151,6 +179,16 @@ class Busy(ApiError):
     code, status, retryable = "busy", 503, True
 
 
+def no_pool(name: str) -> UnknownPool:
+    """For a pool that is not there and for one that is hidden from the caller, in the same words."""
+    return UnknownPool(f"there is no pool {shown(name)}; GET /v1/pools lists those that exist")
+
+
+def no_run(name: str) -> UnknownRun:
+    """For a run that is not there and for one that is hidden from the caller, in the same words."""
+    return UnknownRun(f"no run is called {shown(name)}; GET /v1/runs lists those that exist")
+
+
 # By code, as the core's classes may come and go while a code is for ever.
 CORE_STATUS: Mapping[str, int] = {
     "invalid_config": 422,
@@ -171,7 +209,11 @@ CORE_STATUS: Mapping[str, int] = {
 
 def error_response(error: ApiError, scope: MutableMapping[str, Any]) -> JSONResponse:
     """The answer to a refused request."""
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if isinstance(error, Busy) else None
+    headers = None
+    if isinstance(error, Busy):
+        headers = {"Retry-After": str(RETRY_AFTER_S)}
+    elif isinstance(error, Unauthenticated):
+        headers = {"WWW-Authenticate": "Bearer"}
     return _answer(scope, error.status, error.code, str(error), retryable=error.retryable, headers=headers)
 
 
@@ -282,4 +324,6 @@ def _answer(
 ) -> JSONResponse:
     request_id = request_id_of(scope)
     body = {"code": code, "detail": detail, "retryable": retryable, "request_id": request_id}
-    return JSONResponse(body, status_code=status, headers={**(headers or {}), HEADER: request_id})
+    # A failure inside the service is answered past every middleware, so what they would add is added here.
+    headers = {**SECURITY_HEADERS, **(headers or {}), HEADER: request_id}
+    return JSONResponse(body, status_code=status, headers=headers)

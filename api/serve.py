@@ -15,10 +15,12 @@ from contextlib import contextmanager
 import uvicorn
 
 from api.app import create_app
+from api.db.keys import list_keys
 from api.db.migrate import upgrade
-from api.db.session import create_database, lock_database
+from api.db.session import create_database, lock_database, read
 from api.errors import StartRefused
-from api.settings import Settings, shown_url
+from api.keys import Key
+from api.settings import Settings, is_loopback, shown_url
 
 BACKLOG = 2_048  # connections that may wait to be accepted
 START_POLL_S = 0.01
@@ -29,13 +31,23 @@ class PortInUse(StartRefused):
     """Another process listens on the port."""
 
 
+class KeysMissing(StartRefused):
+    """The address can be reached from elsewhere, and nothing would keep anybody out."""
+
+
 def serve(settings: Settings) -> None:
     """Serves until it is told to stop. Raises StartRefused when it cannot start."""
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    _prepare_database(settings)
+    known = _prepare_database(settings)
     with _listen(settings) as listener:
         logger.info("database %s", shown_url(settings.database_url))
-        logger.info("no keys exist: listening on this machine only, %s", _url(listener))
+        if known:
+            in_force = sum(key.fault(time.time()) is None for key in known)
+            logger.info(
+                "every call needs a key, %d of %d are in force; listening on %s", in_force, len(known), _url(listener)
+            )
+        else:
+            logger.info("no keys exist: listening on this machine only, %s", _url(listener))
         _server(settings).run(sockets=[listener])
 
 
@@ -60,17 +72,30 @@ def serving(settings: Settings) -> Iterator[str]:
 
 def _server(settings: Settings) -> uvicorn.Server:
     app = create_app(settings)
-    return uvicorn.Server(uvicorn.Config(app, log_level=settings.log_level, log_config=None, access_log=False))
+    return uvicorn.Server(
+        uvicorn.Config(app, log_level=settings.log_level, log_config=None, access_log=False, server_header=False)
+    )
 
 
-def _prepare_database(settings: Settings) -> None:
-    """Opens, migrates and lets go of the database: its refusals belong before the server's start."""
+def _prepare_database(settings: Settings) -> list[Key]:
+    """Opens, migrates and lets go of the database: its refusals belong before the server's start.
+
+    Returns the keys. Raises KeysMissing for an address that others can reach while there are none.
+    """
     with lock_database(settings.database_url):
         database = create_database(settings.database_url)
         try:
             upgrade(database)
+            with read(database) as connection:
+                known = list_keys(connection)
         finally:
             database.dispose()
+    if not known and not is_loopback(settings.host):
+        raise KeysMissing(
+            f"host {settings.host!r} is no loopback address and no key exists, so whoever reaches the port could read "
+            "and write every run: make a key with `midband key create`, or listen on 127.0.0.1"
+        )
+    return known
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -20,7 +20,7 @@ from api.db import pools as pool_queries
 from api.db import runs as run_queries
 from api.db.runs import StoredRun
 from api.db.session import read
-from api.errors import NotAvailable, RunConflict, ServiceError, UnknownRun
+from api.errors import NotAvailable, RunConflict, ServiceError, UnknownRun, no_run
 from api.hosting import Command, RunHost, Work
 from api.store import RunStore
 from selector.errors import RunComplete, SelectorError, UnknownBatch
@@ -42,6 +42,7 @@ class RunService:
         self.store = store
         self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="run")
         self._hosts: dict[str, RunHost] = {}
+        self._pool_names: dict[str, str] = {}  # of runs that were asked for; a run keeps its pool
         self._expiry: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -211,6 +212,18 @@ class RunService:
 
         return await asyncio.to_thread(query)
 
+    async def pool_of(self, run: str) -> str:
+        """The name of a run's pool. Raises UnknownRun."""
+
+        def query() -> str:
+            stored = self._find(run)
+            with read(self.store.database) as connection:
+                return run_queries.pool_head(connection, stored.pool_id)[0]
+
+        if run not in self._pool_names:
+            self._pool_names[run] = await asyncio.to_thread(query)
+        return self._pool_names[run]
+
     async def events(self, run: str, after: int) -> Iterator[bytes]:
         """Lines of the log after a position. Raises UnknownRun."""
         stored = (await self._host(run)).run
@@ -306,7 +319,7 @@ class RunService:
         with read(self.store.database) as connection:
             stored = run_queries.find_run(connection, name)
         if stored is None:
-            raise UnknownRun(f"no run is called {name!r}; GET /v1/runs lists those that exist")
+            raise no_run(name)
         return stored
 
     async def _watch_deadlines(self) -> None:

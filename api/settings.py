@@ -6,17 +6,19 @@ described in docs/settings.md.
 
 import ipaddress
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 MIB = 2**20
 DEFAULT_PORT = 8765
+ORIGIN = re.compile(r"https?://[^\s/?#@*,]+")  # as a browser writes it: no path, not even a slash
 
 
 def default_database_url() -> str:
@@ -43,6 +45,7 @@ class Settings(BaseSettings):
     port: int = Field(default=DEFAULT_PORT, ge=0, le=65_535)
     max_body_bytes: int = Field(default=64 * MIB, ge=1_024)
     max_import_bytes: int = Field(default=2_048 * MIB, ge=1_024)
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @field_validator("database_url")
@@ -58,12 +61,24 @@ class Settings(BaseSettings):
 
     @field_validator("host")
     @classmethod
-    def _is_loopback(cls, value: str) -> str:
-        if not _loopback(value):
-            raise ValueError(
-                f"{value!r} is not a loopback address: there are no keys, so whoever reaches the port could read and "
-                "write every run. Use 127.0.0.1, and a tunnel or an authenticating proxy to reach it from elsewhere"
-            )
+    def _is_given(cls, value: str) -> str:
+        if not value:
+            raise ValueError("empty, which would listen everywhere: write 127.0.0.1, or 0.0.0.0 if that is meant")
+        return value
+
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _are_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in value:
+            if ORIGIN.fullmatch(origin) is None:
+                raise ValueError(
+                    f"{origin!r} is no origin: write https://host or http://host:port, each website by name"
+                )
         return value
 
     @field_validator("log_level", mode="before")
@@ -81,7 +96,8 @@ def shown_url(url: str) -> str:
     return make_url(url).render_as_string(hide_password=True)
 
 
-def _loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a service that listens there."""
     if host == "localhost":
         return True
     try:

@@ -53,14 +53,15 @@ class Client:
     """A connection to one midband service. Threads may share it; close it, or use it as a context manager.
 
     `patience_s`: how long a call is tried again while the service is away or busy, before ServiceUnavailable. The
-    first failure is logged as a warning. `timeout_s` is for one try.
+    first failure is logged as a warning. `timeout_s` is for one try. `key`: what `midband key create` printed, for a
+    service that asks for one; by default the environment's MIDBAND_KEY. It is never shown.
     """
 
     def __init__(
         self,
         base_url: str = DEFAULT_URL,
         *,
-        api_key: str | None = None,
+        key: str | None = None,
         transport: httpx.BaseTransport | None = None,
         timeout_s: float = TIMEOUT_S,
         patience_s: float = PATIENCE_S,
@@ -68,7 +69,7 @@ class Client:
     ) -> None:
         self._connection = Connection(
             base_url,
-            api_key=api_key,
+            key=key,
             transport=transport,
             timeout_s=timeout_s,
             backoff=backoff or Backoff(patience_s=patience_s),

@@ -5,6 +5,7 @@ Every call of the contract is idempotent, so every call may be sent again.
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -19,6 +20,7 @@ from trainer.errors import InvalidRequest, MidbandError, ServiceUnavailable, Unr
 from trainer.retry import Backoff, Wait
 
 TRY_AGAIN = frozenset({429, 502, 503, 504})  # statuses that say: not now
+KEY_VARIABLE = "MIDBAND_KEY"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 DETAIL_CHARS = 300  # of a body that is not of this contract; enough to recognise the program that sent it
 
@@ -36,7 +38,7 @@ class Connection:
         self,
         base_url: str,
         *,
-        api_key: str | None,
+        key: str | None,
         transport: httpx.BaseTransport | None,
         timeout_s: float,
         backoff: Backoff,
@@ -45,10 +47,12 @@ class Connection:
         if url.scheme not in ("http", "https") or not url.host:
             raise InvalidRequest(f"base_url must look like http://127.0.0.1:8765, got {base_url!r}")
         headers = {"Accept": "application/json"}
-        if api_key is not None and url.userinfo:
-            raise InvalidRequest("a password in base_url and an api_key go into the same header: give one of them")
-        if api_key is not None:
-            headers["Authorization"] = f"Bearer {api_key}"
+        if key is not None and url.userinfo:
+            raise InvalidRequest("a password in base_url and a key go into the same header: give one of them")
+        if key is None and not url.userinfo:
+            key = os.environ.get(KEY_VARIABLE) or None
+        if key is not None:
+            headers["Authorization"] = f"Bearer {_checked(key)}"
         self.where = str(url.copy_with(userinfo=b"")).rstrip("/")  # for messages: a password must not get into a log
         self._backoff = backoff
         self._http = httpx.Client(
@@ -132,6 +136,14 @@ class Connection:
             text = f"{self.where} answered {status} to {call}: {body.detail}"
             return ServiceUnavailable(text, status=status, request_id=body.request_id), again
         return refusal(status, body.code, body.detail, body.request_id), again
+
+
+def _checked(key: str) -> str:
+    """The key without the line end that files have. What no header can hold is refused here, without showing it."""
+    stripped = key.strip()
+    if not stripped or not stripped.isascii() or not stripped.isprintable() or " " in stripped:
+        raise InvalidRequest(f"the key (`key`, or {KEY_VARIABLE}) is empty or has characters that no key has")
+    return stripped
 
 
 def path_of(*parts: str) -> str:

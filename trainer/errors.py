@@ -84,7 +84,10 @@ class RequestRefused(MidbandError):
 
 
 class NotAllowed(RequestRefused):
-    """The key is missing, unknown or lacks the scope for this call."""
+    """The key is missing, unknown, expired or revoked (401), or lacks the scope for this call (403).
+
+    Give `Client` a `key`, or set MIDBAND_KEY.
+    """
 
     statuses = (401, 403)
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 import api
 from api.db.models import metadata
-from api.db.session import write
+from api.db.session import read, write
 from api.errors import DatabaseUnusable
 from api.settings import shown_url
 
@@ -34,6 +34,19 @@ def upgrade(engine: Engine) -> None:
         _refuse_newer(connection, ScriptDirectory.from_config(config))
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+
+
+def refuse_outdated(engine: Engine) -> None:
+    """Raises DatabaseUnusable unless the tables are this version's: for one who comes beside a running server."""
+    with read(engine) as connection:
+        scripts = ScriptDirectory.from_config(alembic_config())
+        _refuse_newer(connection, scripts)
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+        if context.get_current_heads() != tuple(scripts.get_heads()):
+            raise DatabaseUnusable(
+                f"the server that has {_place(connection)} open is of an earlier version: stop it first, or use the "
+                "command of that version"
+            )
 
 
 def alembic_config() -> Config:

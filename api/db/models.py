@@ -146,3 +146,28 @@ snapshots = Table(
     Column("payload", LargeBinary, nullable=False),
     Column("sha256", String(64), nullable=False),
 )
+
+keys = Table(
+    "keys",
+    metadata,
+    Column("prefix", String(32), primary_key=True),  # shown; tells keys apart
+    Column("digest", String(64), nullable=False),  # SHA-256 of the whole key, which is kept nowhere
+    Column("name", Text),
+    Column("scopes", Text, nullable=False),  # JSON list
+    Column("pools", Text, nullable=False),  # JSON list of names; with `runs` empty too: bound to nothing
+    Column("runs", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),
+    Column("revoked_at", Double),
+)
+
+# The trail: who changed what. Written before the change itself, so a line says that it was let through.
+management_calls = Table(
+    "management_calls",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("at", Double, nullable=False, index=True),
+    Column("key", String(32)),  # prefix of the caller's; none from the command line or while no key exists
+    Column("action", Text, nullable=False),  # method and path of the route, or the command
+    Column("target", Text, nullable=False),  # a name, never what it holds
+)

@@ -18,7 +18,7 @@ from sqlalchemy.types import Integer, String, Text
 from api.db.columns import ChangedPrompt, PoolColumns, PoolDelta
 from api.db.models import pool_deltas, pool_revisions, pools, prompts
 from api.db.session import read, write
-from api.errors import PoolArchived, PoolConflict, UnknownPool, shown
+from api.errors import PoolArchived, PoolConflict, no_pool, shown
 
 # How many prompts there are by (split, category, absent, quarantined); superseded versions do not count.
 Tallies = Counter[tuple[str, str | None, bool, bool]]
@@ -100,7 +100,7 @@ def get_pool(connection: Connection, name: str, *, for_update: bool = False) -> 
     query = select(pools).where(pools.c.name == name)
     found = _find(connection, query.with_for_update() if for_update else query)
     if found is None:
-        raise UnknownPool(f"there is no pool {shown(name)}; make it with POST /v1/pools")
+        raise no_pool(name)
     return found
 
 

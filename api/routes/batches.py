@@ -5,18 +5,19 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request
 
 from api import schemas
+from api.auth import DRAW, READ
 from api.errors import InvalidCursor, NotAvailable
 from api.routes.answers import Json, service_of
 
 router = APIRouter(prefix="/v1/runs/{run}", tags=["batches"])
 
 
-@router.post("/batches", response_model=schemas.Batch)
+@router.post("/batches", response_model=schemas.Batch, dependencies=[DRAW])
 async def draw_batch(request: Request, run: str, body: schemas.BatchRequest) -> Json:
     return Json(await service_of(request).draw(run, body))
 
 
-@router.get("/batches/{index}", response_model=schemas.Batch)
+@router.get("/batches/{index}", response_model=schemas.Batch, dependencies=[READ])
 async def get_batch(
     request: Request,
     run: str,
@@ -33,7 +34,7 @@ async def get_batch(
     )
 
 
-@router.get("/tickets", response_model=schemas.TicketPage)
+@router.get("/tickets", response_model=schemas.TicketPage, dependencies=[READ])
 async def list_tickets(
     request: Request,
     run: str,
@@ -52,6 +53,6 @@ async def list_tickets(
     )
 
 
-@router.post("/rollouts/fetch", responses={501: {"model": schemas.ErrorBody}})
+@router.post("/rollouts/fetch", dependencies=[READ], responses={501: {"model": schemas.ErrorBody}})
 async def fetch_rollouts(run: str) -> Json:
     raise NotAvailable("bodies of prior rollouts are not kept yet")

@@ -15,32 +15,33 @@ from prometheus_client import (
     generate_latest,
 )
 
+from api.auth import ANY_KEY, NO_KEY, READ_ALL
 from api.schemas import CONTRACT, VersionInfo
 from api.version import installed_version
 
 router = APIRouter(tags=["service"])
 
 
-@router.get("/healthz")
+@router.get("/healthz", dependencies=[NO_KEY])
 def healthz() -> dict[str, str]:
     """The process answers."""
     return {"status": "alive"}
 
 
-@router.get("/readyz")
+@router.get("/readyz", dependencies=[NO_KEY])
 def readyz(request: Request) -> JSONResponse:
     """200 once everything is recovered and requests are served; 503 before."""
     ready = bool(request.app.state.ready)
     return JSONResponse({"ready": ready}, status_code=200 if ready else 503)
 
 
-@router.get("/metrics", response_class=Response)
+@router.get("/metrics", response_class=Response, dependencies=[READ_ALL])
 def metrics(request: Request) -> Response:
     """The service's figures in Prometheus' text format."""
     return Response(generate_latest(request.app.state.metrics), media_type=CONTENT_TYPE_LATEST)
 
 
-@router.get("/version", response_model=VersionInfo)
+@router.get("/version", response_model=VersionInfo, dependencies=[ANY_KEY])
 def version(request: Request) -> VersionInfo:
     """What is running, which contract it speaks, and which parts of it are built."""
     return VersionInfo(

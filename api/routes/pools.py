@@ -17,6 +17,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Engine
 
+from api.auth import MANAGE, READ, access_of, permit_new_pool
 from api.db.imports import ImportOutcome, import_rows
 from api.db.pools import Pool, archive_pool, create_pool, get_pool, list_pools, set_quarantine
 from api.db.prompts import (
@@ -108,28 +109,36 @@ router = APIRouter(prefix="/v1/pools", tags=["pools"])
 
 
 @router.post(
-    "", response_model=PoolInfo, status_code=201, responses=_errors(PoolConflict, PoolArchived, InvalidRequest)
+    "",
+    response_model=PoolInfo,
+    status_code=201,
+    dependencies=[MANAGE],
+    responses=_errors(PoolConflict, PoolArchived, InvalidRequest),
 )
-def post_pool(body: PoolRequest, request: Request, response: Response) -> PoolInfo:
+async def post_pool(body: PoolRequest, request: Request, response: Response) -> PoolInfo:
     """Makes a pool; 200 if it is there already."""
-    pool, created = create_pool(_engine(request), body.name, body.description, at=time.time())
+    await permit_new_pool(request, body.name)
+    pool, created = await run_in_threadpool(
+        lambda: create_pool(_engine(request), body.name, body.description, at=time.time())
+    )
     response.status_code = 201 if created else 200
     return _info(pool)
 
 
-@router.get("", response_model=PoolList)
+@router.get("", response_model=PoolList, dependencies=[READ])
 def get_pools(request: Request, archived: bool = False) -> PoolList:
     """All pools by name; archived ones only when asked for."""
-    return PoolList(items=[_info(pool) for pool in list_pools(_engine(request), archived=archived)])
+    pools = list_pools(_engine(request), archived=archived)
+    return PoolList(items=[_info(pool) for pool in pools if access_of(request).reaches_pool(pool.name)])
 
 
-@router.get("/{pool}", response_model=PoolInfo, responses=_errors(UnknownPool))
+@router.get("/{pool}", response_model=PoolInfo, dependencies=[READ], responses=_errors(UnknownPool))
 def get_one_pool(pool: str, request: Request) -> PoolInfo:
     """A pool with its counts by split, category and state."""
     return _info(_pool(request, pool))
 
 
-@router.delete("/{pool}", response_model=PoolInfo, responses=_errors(UnknownPool))
+@router.delete("/{pool}", response_model=PoolInfo, dependencies=[MANAGE], responses=_errors(UnknownPool))
 def delete_pool(pool: str, request: Request) -> PoolInfo:
     """Archives a pool: it can be read and no longer changed. Its prompts and runs stay."""
     return _info(archive_pool(_engine(request), pool))
@@ -138,6 +147,7 @@ def delete_pool(pool: str, request: Request) -> PoolInfo:
 @router.put(
     "/{pool}/prompts",
     response_model=ImportReport,
+    dependencies=[MANAGE],
     response_model_exclude_none=True,
     responses=_errors(UnknownPool, PoolArchived, BodyTooLarge, UnsupportedFormat, UnreadableBody),
     openapi_extra={
@@ -162,7 +172,12 @@ async def put_prompts(pool: str, request: Request, mode: Literal["merge", "repla
     return _report(outcome, replace=replace)
 
 
-@router.get("/{pool}/prompts", response_model=PromptList, responses=_errors(UnknownPool, InvalidCursor, InvalidRequest))
+@router.get(
+    "/{pool}/prompts",
+    response_model=PromptList,
+    dependencies=[READ],
+    responses=_errors(UnknownPool, InvalidCursor, InvalidRequest),
+)
 async def get_prompts(pool: str, request: Request, query: Annotated[PromptQuery, Query()]) -> Response:
     """A page of prompts. Long contents are left out of it: `preview` has how they begin."""
     stored = await run_in_threadpool(_pool, request, pool)
@@ -172,7 +187,12 @@ async def get_prompts(pool: str, request: Request, query: Annotated[PromptQuery,
     return Json({"items": items, "next_cursor": page.next_cursor, "total": page.total})
 
 
-@router.get("/{pool}/prompts/{key:path}", responses=_errors(UnknownPool, UnknownPrompt), response_model=dict[str, Any])
+@router.get(
+    "/{pool}/prompts/{key:path}",
+    response_model=dict[str, Any],
+    dependencies=[READ],
+    responses=_errors(UnknownPool, UnknownPrompt),
+)
 async def get_one_prompt(pool: str, key: str, request: Request, run: str | None = None) -> Response:
     """One prompt with all that is known of it."""
     stored = await run_in_threadpool(_pool, request, pool)
@@ -182,7 +202,10 @@ async def get_one_prompt(pool: str, key: str, request: Request, run: str | None 
 
 
 @router.post(
-    "/{pool}/quarantine", response_model=QuarantineReport, responses=_errors(UnknownPool, PoolArchived, InvalidRequest)
+    "/{pool}/quarantine",
+    response_model=QuarantineReport,
+    dependencies=[MANAGE],
+    responses=_errors(UnknownPool, PoolArchived, InvalidRequest),
 )
 async def post_quarantine(pool: str, body: QuarantineRequest, request: Request) -> QuarantineReport:
     """Takes prompts out of every draw, or lets them in again; later uploads do not change it."""
@@ -193,7 +216,7 @@ async def post_quarantine(pool: str, body: QuarantineRequest, request: Request) 
     return QuarantineReport(changed=done.changed, unchanged=done.unchanged, unknown=done.unknown)
 
 
-@router.get("/{pool}/export", response_class=StreamingResponse, responses=_errors(UnknownPool))
+@router.get("/{pool}/export", response_class=StreamingResponse, dependencies=[READ], responses=_errors(UnknownPool))
 async def get_export(
     pool: str,
     request: Request,

@@ -3,33 +3,34 @@
 from fastapi import APIRouter, Request
 
 from api import schemas, views
+from api.auth import MANAGE, READ, REPORT
 from api.errors import NotAvailable
 from api.routes.answers import Json, service_of
 
 router = APIRouter(prefix="/v1/runs/{run}", tags=["progress"])
 
 
-@router.post("/steps", response_model=schemas.StepAnswer)
+@router.post("/steps", response_model=schemas.StepAnswer, dependencies=[REPORT])
 async def record_step(request: Request, run: str, body: schemas.StepRequest) -> Json:
     return Json(await service_of(request).step(run, body))
 
 
-@router.post("/checkpoints", response_model=schemas.CheckpointInfo)
+@router.post("/checkpoints", response_model=schemas.CheckpointInfo, dependencies=[REPORT])
 async def make_checkpoint(request: Request, run: str, body: schemas.CheckpointRequest) -> Json:
     return Json(await service_of(request).checkpoint(run, body.step))
 
 
-@router.get("/checkpoints")
+@router.get("/checkpoints", dependencies=[READ])
 async def list_checkpoints(request: Request, run: str) -> Json:
     items = await service_of(request).command(run, lambda work: views.checkpoints(work.engine.state))
     return Json({"items": items})
 
 
-@router.post("/restore", response_model=schemas.RestoreAnswer)
+@router.post("/restore", response_model=schemas.RestoreAnswer, dependencies=[MANAGE])
 async def restore(request: Request, run: str, body: schemas.RestoreRequest) -> Json:
     return Json(await service_of(request).restore(run, body))
 
 
-@router.post("/signals", responses={501: {"model": schemas.ErrorBody}})
+@router.post("/signals", dependencies=[REPORT], responses={501: {"model": schemas.ErrorBody}})
 async def push_signals(run: str, body: schemas.SignalsRequest) -> Json:
     raise NotAvailable("no estimator reads signals yet")

@@ -14,6 +14,7 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from api import schemas, views
+from api.auth import READ
 from api.errors import NotAvailable
 from api.routes.answers import Json, service_of
 from selector.auditing import LEVEL
@@ -22,17 +23,17 @@ router = APIRouter(prefix="/v1", tags=["reading"])
 Format = Literal["jsonl", "csv", "parquet"]
 
 
-@router.get("/runs/{run}/audit", response_model=schemas.AuditInfo)
+@router.get("/runs/{run}/audit", response_model=schemas.AuditInfo, dependencies=[READ])
 async def get_audit(request: Request, run: str, level: Annotated[float, Query(gt=0.5, lt=1)] = LEVEL) -> Json:
     return Json(await service_of(request).command(run, lambda work: views.audit_info(work.engine.state, level)))
 
 
-@router.get("/runs/{run}/costs", response_model=schemas.CostsInfo)
+@router.get("/runs/{run}/costs", response_model=schemas.CostsInfo, dependencies=[READ])
 async def get_costs(request: Request, run: str) -> Json:
     return Json(await service_of(request).command(run, lambda work: views.costs_info(work.engine.state)))
 
 
-@router.get("/runs/{run}/beliefs")
+@router.get("/runs/{run}/beliefs", dependencies=[READ])
 async def get_beliefs(request: Request, run: str, format: Format = "jsonl") -> Response:
     columns = await service_of(request).command(run, lambda work: views.beliefs(work.engine.state))
     if format == "parquet":
@@ -42,20 +43,20 @@ async def get_beliefs(request: Request, run: str, format: Format = "jsonl") -> R
     return StreamingResponse(_jsonl(columns), media_type="application/x-ndjson")
 
 
-@router.get("/runs/{run}/events")
+@router.get("/runs/{run}/events", dependencies=[READ])
 async def get_events(request: Request, run: str, after: schemas.Count = 0) -> StreamingResponse:
     """The log from an event on, one JSON object a line."""
     return StreamingResponse(await service_of(request).events(run, after), media_type="application/x-ndjson")
 
 
-@router.get("/runs/{run}/curve", responses={501: {"model": schemas.ErrorBody}})
-@router.get("/runs/{run}/diagnosis", responses={501: {"model": schemas.ErrorBody}})
-@router.get("/runs/{run}/report", responses={501: {"model": schemas.ErrorBody}})
+@router.get("/runs/{run}/curve", dependencies=[READ], responses={501: {"model": schemas.ErrorBody}})
+@router.get("/runs/{run}/diagnosis", dependencies=[READ], responses={501: {"model": schemas.ErrorBody}})
+@router.get("/runs/{run}/report", dependencies=[READ], responses={501: {"model": schemas.ErrorBody}})
 async def not_built(run: str) -> Json:
     raise NotAvailable("this reading of a run is not available yet; /audit and /costs are")
 
 
-@router.post("/comparisons", responses={501: {"model": schemas.ErrorBody}})
+@router.post("/comparisons", dependencies=[READ], responses={501: {"model": schemas.ErrorBody}})
 async def compare() -> Json:
     raise NotAvailable("comparisons of runs are not available yet")
 

@@ -5,12 +5,18 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from api import schemas
+from api.auth import REPORT
 from api.routes.answers import Json, body_of, service_of
 
 router = APIRouter(prefix="/v1/runs/{run}", tags=["reports"])
 
 
-@router.post("/reports", response_model=schemas.ReportAnswer, openapi_extra=dict(body_of(schemas.ReportRequest)))
+@router.post(
+    "/reports",
+    response_model=schemas.ReportAnswer,
+    dependencies=[REPORT],
+    openapi_extra=dict(body_of(schemas.ReportRequest)),
+)
 async def report(request: Request, run: str) -> Json:
     body = await request.body()
     return Json(await service_of(request).report(run, lambda: _parse(body)))

@@ -43,13 +43,19 @@ Json = dict[str, Any]
 class Http:
     """One caller of one service. Every call is asserted to succeed, except through `send`."""
 
-    def __init__(self, client: httpx.Client) -> None:
+    def __init__(self, client: httpx.Client, key: str | None = None) -> None:
         self.client = client
+        self.key = key
+
+    def holding(self, key: str | None) -> "Http":
+        """The same service, called with a key."""
+        return Http(self.client, key)
 
     def send(self, method: str, path: str, body: object = None, **options: Any) -> httpx.Response:
         """One request as it is; a `body` of bytes goes out as they are, anything else as JSON."""
         content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        headers = {"content-type": "application/json", **options.pop("headers", {})}
+        bearer = {} if self.key is None else {"authorization": f"Bearer {self.key}"}
+        headers = {"content-type": "application/json", **bearer, **options.pop("headers", {})}
         return self.client.request(method, path, content=content, headers=headers, **options)
 
     def get(self, path: str, **query: Any) -> Json:
@@ -223,14 +229,14 @@ def caller(url: str) -> Iterator[Http]:
 class Process:
     """`midband serve` as a process of its own."""
 
-    def __init__(self, database_url: str, log: Path) -> None:
+    def __init__(self, database_url: str, log: Path, *flags: str) -> None:
         self.log = log
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         with log.open("ab") as stream:
-            arguments = ["serve", "--database-url", database_url, "--port", str(port)]
+            arguments = ["serve", "--database-url", database_url, "--port", str(port), *flags]
             self._process = subprocess.Popen(command(*arguments), cwd=ROOT, stdout=stream, stderr=stream)
         _wait_until_ready(self.url, lambda: self._process.poll() is None, log)
 
@@ -250,9 +256,9 @@ class Process:
 
 
 @contextmanager
-def process(database_url: str, folder: Path) -> Iterator[Process]:
+def process(database_url: str, folder: Path, *flags: str) -> Iterator[Process]:
     """A `midband serve` that is ended with the block, if it still runs."""
-    server = Process(database_url, folder / "serve.log")
+    server = Process(database_url, folder / "serve.log", *flags)
     try:
         yield server
     finally:

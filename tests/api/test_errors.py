@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import httpx
 import pytest
 from fastapi import FastAPI, Query, Request
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -37,10 +38,10 @@ class Body(BaseModel):
     items: list[int] = []
 
 
-def make_app() -> FastAPI:
+def make_app(**times: float) -> FastAPI:
     """A service that fails in every way there is."""
     app = FastAPI()
-    app.add_middleware(BodyLimit, max_body_bytes=LIMIT, max_import_bytes=IMPORT_LIMIT)
+    app.add_middleware(BodyLimit, max_body_bytes=LIMIT, max_import_bytes=IMPORT_LIMIT, **times)
     install_error_handlers(app)
 
     @app.post("/body")
@@ -77,9 +78,9 @@ def make_app() -> FastAPI:
     return app
 
 
-def send(method: str, path: str, **options: Any) -> httpx.Response:
+def send(method: str, path: str, app: FastAPI | None = None, **options: Any) -> httpx.Response:
     async def go() -> httpx.Response:
-        transport = httpx.ASGITransport(make_app(), raise_app_exceptions=False)
+        transport = httpx.ASGITransport(app or make_app(), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://midband") as client:
             return await client.request(method, path, **options)
 
@@ -254,3 +255,43 @@ def test_a_large_json_body_is_refused_as_too_large_and_not_as_bad_json() -> None
 
 def test_an_app_that_swallows_the_refusal_cannot_answer_in_its_place() -> None:
     refused(send("PUT", "/ignore", content=streamed(LIMIT + 100)), 413, "body_too_large")
+
+
+# Limits of time
+
+
+async def stuck() -> AsyncIterator[bytes]:
+    """A body that never ends."""
+    yield b"x" * 100
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("path", ["/read", "/ignore", "/v1/pools/p/prompts"])
+def test_a_body_that_does_not_arrive_is_given_up(path: str) -> None:
+    app = make_app(body_time_s=0.05, import_time_s=0.05)
+    refused(send("PUT", path, app, content=stuck()), 408, "body_too_slow", "within 0.05 s; 100 bytes were")
+
+
+def test_the_time_is_that_of_the_whole_body_and_not_of_a_part() -> None:
+    async def drops() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x"
+            await asyncio.sleep(0.01)
+
+    refused(send("PUT", "/read", make_app(body_time_s=0.1), content=drops()), 408, "body_too_slow")
+
+
+def test_an_upload_has_a_time_of_its_own_and_an_answer_has_none() -> None:
+    async def late() -> AsyncIterator[bytes]:
+        yield b"x"
+        await asyncio.sleep(0.1)
+        yield b"x"
+
+    app = make_app(body_time_s=0.01)
+    assert send("PUT", "/v1/pools/p/prompts", app, content=late()).json() == {"bytes": 2}
+
+    @app.get("/slow")
+    async def slow() -> StreamingResponse:
+        return StreamingResponse(late())
+
+    assert send("GET", "/slow", app).content == b"xx"

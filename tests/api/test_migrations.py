@@ -93,6 +93,26 @@ def test_a_migration_can_be_taken_back(engine: Engine) -> None:
     assert drift(engine) == []
 
 
+def test_a_database_of_the_first_version_is_brought_up_to_date_with_what_it_holds(engine: Engine) -> None:
+    config = alembic_config()
+    with write(engine) as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.execute(
+            text(
+                "INSERT INTO pools (name, created_at, archived, revision, num_rows, tallies, feature_lengths) "
+                "VALUES ('p', 1, :no, 0, 0, '[]', '{}')"
+            ),
+            {"no": False},
+        )
+    assert len(drift(engine)) > 0
+    upgrade(engine)
+    assert drift(engine) == []
+    with read(engine) as connection:
+        assert connection.execute(text("SELECT name FROM pools")).scalars().all() == ["p"]
+        assert connection.execute(text("SELECT count(*) FROM keys")).scalar_one() == 0
+
+
 def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(engine: Engine) -> None:
     upgrade(engine)
     with write(engine) as connection:

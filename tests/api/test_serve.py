@@ -16,7 +16,8 @@ import pytest
 from api.errors import StartRefused
 from api.serve import serving
 from api.settings import Settings
-from tests.api.harness import LIMIT_S, ROOT, caller, ended, in_process, letters, process
+from tests.api.harness import LIMIT_S, ROOT, caller, ended, in_process, letters, process, refused
+from tests.api.key_cases import made_key
 
 NOBODY = 65_534
 
@@ -62,6 +63,37 @@ def test_it_listens_on_this_machine_only(sqlite_url: str, tmp_path: Path) -> Non
     _refused(done, "host", "0.0.0.0", "loopback")
     with process(sqlite_url, tmp_path) as server, pytest.raises(httpx.ConnectError):
         httpx.get(server.url.replace("127.0.0.1", _own_address()))
+
+
+def test_another_address_is_refused_until_there_is_a_key(database_url: str) -> None:
+    settings = Settings(database_url=database_url, host="0.0.0.0", port=0, log_level="warning")
+    with pytest.raises(StartRefused, match=r"'0\.0\.0\.0'.*no key exists.*`midband key create`"), serving(settings):
+        pass
+    key = made_key(database_url)
+    with serving(settings) as url, caller(url.replace("0.0.0.0", "127.0.0.1")) as http:
+        assert url.startswith("http://0.0.0.0:")
+        refused(http.send("GET", "/v1/runs"), 401, "unauthenticated")
+        assert http.holding(key).get("/v1/runs") == {"items": []}
+        assert http.get("/readyz") == {"ready": True}
+        assert "server" not in http.send("GET", "/readyz").headers
+
+
+@pytest.mark.slow
+def test_with_a_key_others_reach_it_and_are_asked_for_one(sqlite_url: str, tmp_path: Path) -> None:
+    key = made_key(sqlite_url)
+    with process(sqlite_url, tmp_path, "--host", "0.0.0.0") as server:
+        with caller(server.url.replace("127.0.0.1", _own_address())) as http:
+            refused(http.send("GET", "/v1/runs"), 401, "unauthenticated")
+            assert http.holding(key).get("/v1/runs") == {"items": []}
+        server.stop()
+        assert "every call needs a key, 1 of 1 are in force; listening on http://0.0.0.0:" in server.log.read_text()
+
+
+def test_a_host_that_is_none_is_refused(sqlite_url: str) -> None:
+    made_key(sqlite_url)
+    settings = Settings(database_url=sqlite_url, host="no such host", port=0, log_level="warning")
+    with pytest.raises(StartRefused, match="cannot listen on no such host"), serving(settings):
+        pass
 
 
 @pytest.mark.slow

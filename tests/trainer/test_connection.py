@@ -143,10 +143,48 @@ def test_a_redirect_names_the_address_to_use() -> None:
 
 def test_the_key_is_sent() -> None:
     network = Script(ok(VERSION))
-    client = Client("http://midband", api_key="secret", transport=httpx.MockTransport(network))
+    client = Client("http://midband", key="secret\n", transport=httpx.MockTransport(network))
     client.version()
     assert network.requests[0].headers["authorization"] == "Bearer secret"
     assert repr(client) == "Client('http://midband')"
+
+
+def test_the_key_of_the_environment_is_sent_unless_another_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sent(**options: str) -> str | None:
+        network = Script(ok(VERSION))
+        url = options.pop("url", "http://midband")
+        Client(url, transport=httpx.MockTransport(network), **options).version()  # type: ignore[arg-type]
+        return dict(network.requests[0].headers).get("authorization")
+
+    monkeypatch.delenv("MIDBAND_KEY", raising=False)
+    assert sent() is None
+    monkeypatch.setenv("MIDBAND_KEY", "of-the-environment")
+    assert sent() == "Bearer of-the-environment"
+    assert sent(key="given") == "Bearer given"
+    assert str(sent(url="http://user:secret@midband")).startswith("Basic ")
+    monkeypatch.setenv("MIDBAND_KEY", "")
+    assert sent() is None
+
+
+@pytest.mark.parametrize("key", ["", " ", "two words", "secret\nX-Forged: 1", "s\u00e9cret"])
+def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(errors.InvalidRequest, match="MIDBAND_KEY") as caught:
+        Client("http://midband", key=key)
+    assert not key.strip() or key not in str(caught.value)
+
+
+@pytest.mark.parametrize("answer", [refused(401, "unauthenticated"), refused(403, "missing_scope"), refused(500, "x")])
+def test_the_key_is_in_no_error_and_no_log(answer: httpx.Response, caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    network = Script(httpx.ConnectError("refused"), answer)
+    with caplog.at_level(logging.DEBUG):
+        client = Client(
+            "http://midband", key="tops3cret", transport=httpx.MockTransport(network), backoff=clock.backoff()
+        )
+        with pytest.raises(errors.MidbandError) as caught:
+            client.version()
+    shown = [repr(client), str(client), str(caught.value), repr(caught.value), repr(vars(caught.value)), caplog.text]
+    assert not [text for text in shown if "tops3cret" in text]
 
 
 def test_a_password_in_the_address_is_used_and_never_shown() -> None:
@@ -159,7 +197,7 @@ def test_a_password_in_the_address_is_used_and_never_shown() -> None:
     assert network.requests[0].url.path == "/some/where/version"
     assert "secret" not in str(caught.value)
     with pytest.raises(errors.InvalidRequest, match="same header"):
-        Client("http://user:secret@midband", api_key="k")
+        Client("http://user:secret@midband", key="k")
 
 
 def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,49 @@
+"""What every answer tells a browser: take nothing for what it does not say it is, show it in no frame, keep no copy.
+
+`create_app` adds the middleware, and `api.errors` writes the same headers on answers that no middleware sees. An
+answer's own header stands: a page that loads scripts brings its own policy.
+"""
+
+from collections.abc import Mapping
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+SECURITY_HEADERS: Mapping[str, str] = {
+    "Cache-Control": "no-store",  # answers hold prompts, and what is true now
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+# The page of FastAPI: it loads Swagger's script and style from where FastAPI says, and has a script of its own inside.
+DOCS_PATH = "/docs"
+DOCS_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' https://cdn.jsdelivr.net; style-src 'unsafe-inline' "
+    "https://cdn.jsdelivr.net; img-src data: https://fastapi.tiangolo.com; connect-src 'self'; frame-ancestors 'none'"
+)
+
+
+class ResponseHeaders:
+    """ASGI middleware: adds what an answer does not have."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                if scope["path"] == DOCS_PATH and message["status"] == 200:
+                    headers["Content-Security-Policy"] = DOCS_POLICY
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)
