@@ -124,7 +124,7 @@ def create_key(
     ] = None,
     pool: Annotated[list[str] | None, typer.Option(help="Bind it to this pool; repeat it.")] = None,
     run: Annotated[list[str] | None, typer.Option(help="Bind it to this run; repeat it.")] = None,
-    days: Annotated[float | None, typer.Option(min=0, max=36_500, help="When it expires; by default never.")] = None,
+    days: Annotated[float | None, typer.Option(help="When it expires; by default never.")] = None,
     database_url: DatabaseUrl = None,
 ) -> None:
     """Make a key and print it, this once. A server may be running."""

@@ -23,6 +23,7 @@ from api.schemas import Name
 from api.settings import Settings
 
 DAY_S = 86_400
+MAX_DAYS = 36_500
 NAME_CHARACTERS = 200
 SOON = f"a running service knows within {KEYS_LIVE_S:g} s"
 
@@ -46,6 +47,8 @@ def create(
     access = Access(prefix=prefix, scopes=_scopes(scopes), pools=_names("pool", pools), runs=_names("run", runs))
     if name is not None and not (name.isprintable() and 0 < len(name) <= NAME_CHARACTERS):
         raise KeyRefused(f"a key's name has 1 to {NAME_CHARACTERS} printable characters, got {shown(name)}")
+    if days is not None and not 0 <= days <= MAX_DAYS:  # NaN is in no range, and would be stored as "never"
+        raise KeyRefused(f"a key expires after 0 to {MAX_DAYS} days, got {days}")
     key = Key(
         access=access,
         digest=digest_of(secret),

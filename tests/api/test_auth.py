@@ -13,7 +13,7 @@ from api.key_commands import revoke
 from api.keys import Scope
 from api.settings import Settings
 from tests.api import key_cases
-from tests.api.harness import Http, Json, answered, group, refused
+from tests.api.harness import Http, Json, answered, group, in_process, refused
 from tests.api.key_cases import ANY, BY_BODY, NONE, ROUTES, call, made_key, started, trail
 
 
@@ -96,6 +96,12 @@ def test_every_call_but_the_probes_asks_for_a_key_that_is_in_force(anybody: Http
             assert response.headers["www-authenticate"] == "Bearer"
             assert not key or key not in response.text
     assert trail(database_url) == before
+
+
+def test_a_service_that_others_reach_is_closed_while_there_is_no_key(database_url: str) -> None:
+    with in_process(database_url, host="0.0.0.0") as http:
+        refused(http.send("GET", "/v1/runs"), 401, "unauthenticated")
+        assert http.get("/healthz") == {"status": "alive"}
 
 
 def test_a_refused_key_says_why_only_to_who_holds_it(anybody: Http, database_url: str) -> None:

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -72,17 +73,20 @@ def test_what_is_stored_does_not_hold_the_key(database_url: str) -> None:
         ({"scopes": ["read,"]}, "no scope is called ''"),
         ({"pools": ["Not A Pool"]}, "no pool can be called that, got 'Not A Pool'"),
         ({"runs": ["r/1"]}, "no run can be called that, got 'r/1'"),
+        ({"days": float("nan")}, "expires after 0 to 36500 days, got nan"),
+        ({"days": float("inf")}, "expires after 0 to 36500 days"),
+        ({"days": -1.0}, "expires after 0 to 36500 days"),
         ({"name": ""}, "1 to 200 printable characters"),
         ({"name": "x\nmb_forged  in force"}, "1 to 200 printable characters"),
     ],
 )
 def test_what_no_key_can_have_is_refused_and_makes_none(
-    sqlite_url: str, options: dict[str, list[str]], words: str
+    sqlite_url: str, options: dict[str, object], words: str
 ) -> None:
     settings = Settings(database_url=sqlite_url)
-    values = {"name": None, "scopes": [], "pools": [], "runs": [], "days": None, **options}
+    values: dict[str, Any] = {"name": None, "scopes": [], "pools": [], "runs": [], "days": None, **options}
     with pytest.raises(KeyRefused, match=re.escape(words)):
-        create(settings, **values)  # type: ignore[arg-type]
+        create(settings, **values)
     assert table(settings)[0].startswith("no keys")
 
 

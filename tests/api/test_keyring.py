@@ -125,6 +125,14 @@ def test_a_service_whose_keys_are_all_revoked_stays_closed(engine: Engine, ring:
     assert asked(ring, None, key) == ["unauthenticated"] * 2
 
 
+def test_a_key_that_is_revoked_again_keeps_the_time_of_the_first(engine: Engine) -> None:
+    prefix = stored(engine).rpartition("_")[0]
+    with write(engine) as connection:
+        before = [revoke_key(connection, prefix, at) for at in (2.0, 5.0, 9.0)]
+        assert revoke_key(connection, "mb_0123456789", 5.0) is None
+    assert [key.revoked_at for key in before if key is not None] == [None, 2.0, 2.0]
+
+
 def test_an_expiry_needs_no_look_at_the_database(engine: Engine, ring: Keyring, clock: Clock) -> None:
     key = stored(engine, expires_at=1_001.0)
     assert asked(ring, key) == [key.rpartition("_")[0]]
