@@ -97,6 +97,7 @@ class BatchDrawn(Event):
     pool_difficulty: list[int]  # rows of the frame in ten equal bins of predicted pass rate
     deadline: float | None  # unix seconds
     digest: str
+    woken: list[int] = field(default_factory=list)  # rows that had been mastered and by their belief no longer are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
