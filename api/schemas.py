@@ -486,6 +486,7 @@ class AuditInfo(Answer):
     claim_realised: ClaimInfo
     verdict: str | None
     warnings: list[str]
+    regressions: dict[str, object] | None = None
 
 
 class CostsInfo(Answer):

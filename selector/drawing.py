@@ -4,9 +4,9 @@
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from selector.config import RunConfig
 from selector.draw import DrawFrame, Drawn, DrawPlan, draw, draw_uniform
 from selector.errors import BatchConflict, RevisitImpossible
 from selector.events import BatchDrawn
-from selector.lifecycle import review_rate, waking_rows
+from selector.lifecycle import find_cohorts, review_rate, waking_rows
 from selector.observations import NUM_DIFFICULTY_BINS, observation_ranges
 from selector.policies import build_policy
 from selector.reading import read_beliefs
@@ -112,6 +112,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     informative_N = informative_probability(beliefs.mean_N, beliefs.variance_N, request.group_size)
     lifecycle_N, rules = state.rows["lifecycle_N"], config.policy.lifecycle
     woken = np.zeros(0, np.int64)
+    cohorts = list[dict[str, Any]]()
     if is_train and rules is not None:
         woken = waking_rows(lifecycle_N, beliefs, rules)
         lifecycle_N = lifecycle_N.copy()
@@ -151,9 +152,14 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         if rules is not None:
             utility_N = utility_N * review_rate(lifecycle_N, state.rows["reviews_N"])
         drawn = draw(frame, utility_N, plan)
+        if rules is not None:
+            could_N = (lifecycle_N == Lifecycle.MASTERED) & (drawn.expected_N > 0)
+            mastered_N = state.rows["mastered_draw_N"]
+            cohorts = find_cohorts(state.pool.category_N, mastered_N, could_N, drawn.rows_K)
     else:
         drawn = draw_uniform(frame, plan)
-    return _record(state, request, frame, beliefs, informative_N, drawn, period, now, woken)
+    event = _record(state, request, frame, beliefs, informative_N, drawn, period, now)
+    return replace(event, woken=woken.tolist(), cohorts=cohorts)
 
 
 def _record(
@@ -165,7 +171,6 @@ def _record(
     drawn: Drawn,
     period: int,
     now: float,
-    woken: np.ndarray,
 ) -> BatchDrawn:
     config, rows = state.config, drawn.rows_K
     is_train = request.purpose is Purpose.TRAIN
@@ -229,7 +234,6 @@ def _record(
         ).tolist(),
         deadline=None if config.ticket_ttl_s is None else now + config.ticket_ttl_s,
         digest=_digest(state, request, drawn, weight_K),
-        woken=woken.tolist(),
     )
 
 

@@ -98,6 +98,7 @@ class BatchDrawn(Event):
     deadline: float | None  # unix seconds
     digest: str
     woken: list[int] = field(default_factory=list)  # rows that had been mastered and by their belief no longer are
+    cohorts: list[dict[str, Any]] = field(default_factory=list)  # mastered rows it could draw, `find_cohorts`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

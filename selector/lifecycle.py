@@ -9,6 +9,7 @@ Axes: N rows of the pool, U rows that a report touched, each once, B groups of t
 from dataclasses import dataclass
 from functools import cache
 from math import exp, lgamma, log
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from selector.types import Lifecycle
 
 SLIP_CHANCE = 0.05
 """Chance that one review sends a prompt whose pass rate is the level back to work, at most."""
+
+COHORT_DRAWS = 100
+"""Train draws whose newly mastered prompts of a category make up one cohort."""
 
 MAX_BACKOFF = 6
 """Halvings of a resting prompt's share of the reviews: never below 1/64 of that of one that has just gone to rest."""
@@ -117,3 +121,25 @@ def failures_in_a_row(failed_U: np.ndarray, place_B: np.ndarray, quiet_B: np.nda
     result_U[place_B[~quiet_B]] = 0
     np.add.at(result_U, place_B[order_B > last_U[place_B]], 1)
     return result_U
+
+
+def find_cohorts(
+    category_N: np.ndarray, mastered_draw_N: np.ndarray, could_N: np.ndarray, rows_K: np.ndarray
+) -> list[dict[str, Any]]:
+    """The cohorts of a draw: mastered prompts of one category that were mastered in the same COHORT_DRAWS train draws.
+
+    could_N: (N,) bool, mastered prompts that this draw could take. rows_K: what it took. For each cohort its category
+    code, its block of draws, how many prompts of it could be drawn, and the places of its tickets in the batch.
+    """
+    rows = np.flatnonzero(could_N)
+    block_R = (mastered_draw_N[rows] - 1) // COHORT_DRAWS
+    names, which_R, members = np.unique(
+        np.stack([category_N[rows].astype(np.int64), block_R]), axis=1, return_inverse=True, return_counts=True
+    )
+    cohort_N = np.full(len(could_N), -1, np.int64)
+    cohort_N[rows] = which_R.ravel()
+    cohort_K = cohort_N[rows_K]
+    return [
+        {"category": category, "block": block, "members": count, "places": np.flatnonzero(cohort_K == c).tolist()}
+        for c, (category, block, count) in enumerate(zip(*names.tolist(), members.tolist(), strict=True))
+    ]

@@ -179,6 +179,12 @@ class CheckedRun(RuleBasedStateMachine):
         blocked_N = frame_N & (state.in_flight_N > 0) & (not request.allow_repeat)
         eligible_N = frame_N & ~blocked_N
         assert not expected.expected_N[~eligible_N].any()
+        lifecycle_N = state.rows["lifecycle_N"].copy()
+        lifecycle_N[event.woken] = Lifecycle.ACTIVE
+        mastered_N = (lifecycle_N == Lifecycle.MASTERED) & (expected.expected_N > 0)
+        assert sum(cohort["members"] for cohort in event.cohorts) == mastered_N.sum()
+        places = sorted(place for cohort in event.cohorts for place in cohort["places"])
+        assert places == np.flatnonzero(mastered_N[event.row_K]).tolist()
         if num_tickets == 0:
             return
         gain_N = np.where(eligible_N, 1.0 + self.model.credit_N, 0.0)

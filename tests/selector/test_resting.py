@@ -26,12 +26,10 @@ def new_run(num_rows: int = 4, rules: LifecycleConfig | None = RULES, **config: 
     return Session(make_config(policy, **{"group_size": 8, **config}), make_pool(num_rows))
 
 
-def go_on(
-    session: Session, outcomes: Mapping[int, tuple[float, ...]], *, draws: int = 1, size: int | None = None
-) -> None:
-    """Draws the whole pool (or so many) and answers by row, MIXED unless said."""
+def go_on(session: Session, outcomes: Mapping[int, tuple[float, ...]], *, draws: int = 1) -> None:
+    """Draws the whole pool and answers by row, MIXED unless said."""
     for _ in range(draws):
-        batch = session.draw(session.state.train_draws, size or session.state.num_rows, short="fill")
+        batch = session.draw(session.state.train_draws, session.state.num_rows, short="fill")
         for place, row in enumerate(batch.event.row_K.tolist()):
             session.report(batch.first_ticket + place, rollouts(*outcomes.get(row, MIXED)))
 
