@@ -109,6 +109,15 @@ class QuarantineReport(Answer):
 # Runs
 
 
+class LifecycleRequest(Request):
+    """When prompts go to rest; `{}` takes the defaults, and without it none ever does."""
+
+    level: Annotated[float, Field(allow_inf_nan=False, ge=0.5, lt=1)] | None = None
+    sure: Annotated[float, Field(allow_inf_nan=False, gt=0.5, lt=1)] | None = None
+    hopeless: Annotated[float, Field(allow_inf_nan=False, ge=0, lt=1)] | None = None
+    groups: int | None = Field(default=None, ge=1, le=1_000_000)
+
+
 class PolicyRequest(Request):
     """A preset and the parts of it to override; parts left out keep the preset's value.
 
@@ -141,6 +150,7 @@ class PolicyRequest(Request):
     reads: Literal["belief", "mean", "draw", "shuffled"] | None = None
     design: Literal["proportional", "top"] | None = None
     candidates: Annotated[float, Field(allow_inf_nan=False, ge=1, le=1_000_000)] | None = None
+    lifecycle: LifecycleRequest | None = None
 
 
 class RunSettings(Request):
@@ -476,6 +486,7 @@ class AuditInfo(Answer):
     claim_realised: ClaimInfo
     verdict: str | None
     warnings: list[str]
+    regressions: dict[str, object] | None = None
 
 
 class CostsInfo(Answer):

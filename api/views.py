@@ -4,11 +4,13 @@ Called by the service in worker threads. Reads the state and never changes it.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from api.regressions import regression_alarms, regressions_info
+from api.stages import LISTED_AT_MOST, lifecycle_counts, state_names
 from predictors.base import SOURCES
 from predictors.value import informative_probability
 from selector.auditing import audit_run, claim_realised
@@ -17,9 +19,7 @@ from selector.drawing import DrawRequest, claim_of
 from selector.reports import Decision, Refusal
 from selector.state import DrawnBatch, RunState
 from selector.tickets import TicketName
-from selector.types import PURPOSES, Lifecycle, Purpose, TicketState, VoidReason
-
-LISTED_AT_MOST = 100  # alarms and suspects in one answer
+from selector.types import PURPOSES, Purpose, TicketState, VoidReason
 
 
 def run_created(run: str, config: RunConfig) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def run_info(state: RunState) -> dict[str, Any]:
     informative = int(np.count_nonzero(table["informative"][judged] == 1))
     num_judged = int(np.count_nonzero(judged))
     statuses = state.ledger.statuses
-    alarms = list(state.alarms.values())
+    alarms = [*state.alarms.values(), *regression_alarms(state)]
     return {
         **run_created(state.run, state.config),
         "pool": state.pool.name,
@@ -73,28 +73,6 @@ def preset_claim(policy: PolicyConfig) -> dict[str, Any]:
 
 def checkpoints(state: RunState) -> list[dict[str, Any]]:
     return [{"step": c.step, "branch": c.branch, "position": c.seq} for c in state.checkpoints]
-
-
-def lifecycle_counts(state: RunState) -> dict[str, int]:
-    """Prompts of the train split by state."""
-    pool = state.pool
-    counts = np.bincount(state.rows["lifecycle_N"][pool.frame_N], minlength=len(Lifecycle))
-    train_N = pool.split_N == 0
-    named = {stage.name.lower(): int(counts[stage]) for stage in Lifecycle}
-    quarantined = int(np.count_nonzero(train_N & pool.quarantined_N & ~pool.absent_N))
-    return {**named, "quarantined": quarantined, "absent": int(np.count_nonzero(train_N & pool.absent_N))}
-
-
-def state_names(state: RunState, rows: Sequence[int]) -> list[str]:
-    pool, lifecycle_N = state.pool, state.rows["lifecycle_N"]
-    return [
-        "absent"
-        if pool.absent_N[row]
-        else "quarantined"
-        if pool.quarantined_N[row]
-        else Lifecycle(int(lifecycle_N[row])).name.lower()
-        for row in rows
-    ]
 
 
 def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] | None = None) -> dict[str, Any]:
@@ -282,6 +260,7 @@ def audit_info(state: RunState, level: float) -> dict[str, Any]:
         "claim_realised": claim_realised(state, found).to_dict(),
         "verdict": found.verdict,
         "warnings": list(found.warnings),
+        "regressions": regressions_info(state),
     }
 
 

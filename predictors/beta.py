@@ -79,6 +79,19 @@ def quantile(mean_N: FloatArray, variance_N: FloatArray, level: float) -> FloatA
     return quantile_N
 
 
+def probability_below(mean_N: FloatArray, variance_N: FloatArray, level: float) -> FloatArray:
+    """P(p <= level): how much of the belief lies below a pass rate.
+
+    A belief of a concentration above 10,000 is read as one of 10,000 with its mean; its standard deviation is then at
+    most 0.005. mean_N: (N,) in (0, 1). variance_N: (N,) in [0, m (1 - m)). Returns (N,) in [0, 1]. Raises ValueError
+    unless level is in [0, 1] and the beliefs are in range.
+    """
+    alpha_N, beta_N = beta_parameters(mean_N, variance_N)
+    # Below the limit by more than rounding, as the two are added up again.
+    scale_N = np.minimum(1.0, (1.0 - FRACTION_TOLERANCE) * MAX_FRACTION_CONCENTRATION / (alpha_N + beta_N))
+    return beta_cdf(alpha_N * scale_N, beta_N * scale_N, np.full(len(alpha_N), level))
+
+
 def beta_cdf(alpha_N: FloatArray, beta_N: FloatArray, x_N: FloatArray) -> FloatArray:
     """P(p <= x) under Beta(alpha, beta): the regularised incomplete beta function, by its continued fraction.
 

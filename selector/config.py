@@ -35,6 +35,29 @@ Design = Literal["proportional", "top"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LifecycleConfig:
+    """When a prompt goes to rest, and so leaves its place in a batch to others but for reviews.
+
+    Raises ValueError naming a value that is out of range.
+    """
+
+    level: float = 0.9  # pass rate from which a prompt counts as mastered, in [0.5, 1)
+    sure: float = 0.9  # chance, by the belief, that the pass rate is at the level, from which it does; in (0.5, 1)
+    hopeless: float = 0.25  # P(informative) down to which a prompt without a pass is deferred, in [0, 1)
+    groups: int = 3  # own groups, for a deferral in a row without a pass, that either needs at least
+
+    def __post_init__(self) -> None:
+        for name, inside, allowed in (
+            ("level", 0.5 <= self.level < 1.0, "in [0.5, 1)"),
+            ("sure", 0.5 < self.sure < 1.0, "in (0.5, 1)"),
+            ("hopeless", 0.0 <= self.hopeless < 1.0, "in [0, 1)"),
+            ("groups", self.groups >= 1, ">= 1"),
+        ):
+            if not inside:
+                raise ValueError(f"lifecycle.{name} must be {allowed}, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyConfig:
     """One selection policy with every part named: a preset is such a value, a request overrides parts of it.
 
@@ -53,6 +76,7 @@ class PolicyConfig:
     reads: Reads = "belief"  # what of the beliefs the utility sees
     design: Design = "proportional"  # chances in proportion to the utility, or the largest utilities
     candidates: float | None = None  # for "top": so many times the places drawn at random to choose from; None: all
+    lifecycle: LifecycleConfig | None = None  # None: no prompt ever rests
 
     @property
     def empirical(self) -> bool:
@@ -105,6 +129,11 @@ class RunConfig:
                 f"min_rollouts {self.min_rollouts} exceeds group_size {self.group_size}: no group could ever count; "
                 "lower min_rollouts"
             )
+        if self.policy.lifecycle is not None and self.feed == "informative_only":
+            raise UnknownConfig(
+                "lifecycle needs feed 'all': where only informative groups are reported, silence says neither 0 nor 1; "
+                "leave lifecycle out"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, in field order."""
@@ -121,7 +150,10 @@ class RunConfig:
         unknown = sorted(set(values["policy"]) - policy_parts)
         if unknown:
             raise UnknownConfig(f"unknown policy fields {unknown}; known: {sorted(policy_parts)}")
-        return cls(**{**values, "policy": PolicyConfig(**values["policy"])})
+        policy = dict(values["policy"])
+        if policy.get("lifecycle") is not None:
+            policy["lifecycle"] = LifecycleConfig(**policy["lifecycle"])
+        return cls(**{**values, "policy": PolicyConfig(**policy)})
 
     def config_hash(self) -> str:
         """SHA-256 over the canonical JSON; recorded with every draw."""

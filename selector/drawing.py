@@ -4,9 +4,9 @@
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from selector.config import RunConfig
 from selector.draw import DrawFrame, Drawn, DrawPlan, draw, draw_uniform
 from selector.errors import BatchConflict, RevisitImpossible
 from selector.events import BatchDrawn
+from selector.lifecycle import find_cohorts, review_rate, waking_rows
 from selector.observations import NUM_DIFFICULTY_BINS, observation_ranges
 from selector.policies import build_policy
 from selector.reading import read_beliefs
@@ -82,8 +83,10 @@ def find_drawn(state: RunState, request: DrawRequest) -> DrawnBatch | None:
     return batch
 
 
-def due_revisits(state: RunState, period: int) -> np.ndarray:
+def due_revisits(state: RunState, period: int, lifecycle_N: np.ndarray | None = None) -> np.ndarray:
     """(N,) bool: prompts whose revisit is due at the next train draw, blocked ones among them.
+
+    lifecycle_N: their stages at that draw, by default those of now.
 
     A prompt at rest is due at every turn, so it waits at most `period` draws; another one only if it was not drawn
     since its last turn, so it waits less than twice as long. Draws for which it was blocked come on top.
@@ -92,7 +95,8 @@ def due_revisits(state: RunState, period: int) -> np.ndarray:
         return np.zeros(state.num_rows, bool)
     last_draw_N = state.rows["last_draw_N"]
     forgotten_N = (last_draw_N == 0) | (state.train_draws - last_draw_N + 1 >= period)
-    waiting_N = forgotten_N | (state.rows["lifecycle_N"] >= Lifecycle.MASTERED)
+    stage_N = state.rows["lifecycle_N"] if lifecycle_N is None else lifecycle_N
+    waiting_N = forgotten_N | (stage_N >= Lifecycle.MASTERED)
     waiting_N &= state.pool.frame_N
     return due_now(state.revisit_position_N, state.rows["overdue_N"], waiting_N, state.train_draws, period)
 
@@ -106,12 +110,19 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     period = _period(state, request, int(frame_N.sum())) if is_train else state.revisit_draws
     beliefs = state.beliefs()
     informative_N = informative_probability(beliefs.mean_N, beliefs.variance_N, request.group_size)
+    lifecycle_N, rules = state.rows["lifecycle_N"], config.policy.lifecycle
+    woken = np.zeros(0, np.int64)
+    cohorts = list[dict[str, Any]]()
+    if is_train and rules is not None:
+        woken = waking_rows(lifecycle_N, beliefs, rules)
+        lifecycle_N = lifecycle_N.copy()
+        lifecycle_N[woken] = Lifecycle.ACTIVE
     frame = DrawFrame(
         frame_N=frame_N,
         blocked_N=frame_N & (state.in_flight_N > 0),
         credit_N=state.rows["credit_N"] if is_train else np.zeros(state.num_rows, np.int32),
-        resting_code_N=_resting_codes(state),
-        due_N=due_revisits(state, period),
+        resting_code_N=_resting_codes(lifecycle_N),
+        due_N=due_revisits(state, period, lifecycle_N),
         waited_N=waited(state.revisit_position_N, state.train_draws, period) if period else None,
     )
     policy = build_policy(config.policy, weights=config.weights, advantage=config.advantage)
@@ -138,10 +149,17 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         seen = read_beliefs(beliefs, config.policy.reads, frame, plan)
         known_N = informative_N if seen is beliefs else None
         utility_N = policy.utility(seen, group_size=request.group_size, informative_N=known_N)
+        if rules is not None:
+            utility_N = utility_N * review_rate(lifecycle_N, state.rows["reviews_N"])
         drawn = draw(frame, utility_N, plan)
+        if rules is not None:
+            could_N = (lifecycle_N == Lifecycle.MASTERED) & (drawn.expected_N > 0)
+            mastered_N = state.rows["mastered_draw_N"]
+            cohorts = find_cohorts(state.pool.category_N, mastered_N, could_N, drawn.rows_K)
     else:
         drawn = draw_uniform(frame, plan)
-    return _record(state, request, frame, beliefs, informative_N, drawn, period, now)
+    event = _record(state, request, frame, beliefs, informative_N, drawn, period, now)
+    return replace(event, woken=woken.tolist(), cohorts=cohorts)
 
 
 def _record(
@@ -239,10 +257,9 @@ def _period(state: RunState, request: DrawRequest, num_frame: int) -> int:
     return config.revisit_draws or smallest
 
 
-def _resting_codes(state: RunState) -> np.ndarray:
+def _resting_codes(lifecycle_N: np.ndarray) -> np.ndarray:
     """0 for prompts that take part, 1 for mastered, 2 for deferred."""
-    lifecycle_N = state.rows["lifecycle_N"].astype(np.int16)
-    return np.maximum(lifecycle_N - int(Lifecycle.ACTIVE), 0).astype(np.uint8)
+    return np.maximum(lifecycle_N.astype(np.int16) - int(Lifecycle.ACTIVE), 0).astype(np.uint8)
 
 
 def _credit(credit_N: np.ndarray, pass_rate_N: np.ndarray, degenerate_N: np.ndarray, num_frame: int) -> list[float]:

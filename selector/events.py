@@ -97,6 +97,8 @@ class BatchDrawn(Event):
     pool_difficulty: list[int]  # rows of the frame in ten equal bins of predicted pass rate
     deadline: float | None  # unix seconds
     digest: str
+    woken: list[int] = field(default_factory=list)  # rows that had been mastered and by their belief no longer are
+    cohorts: list[dict[str, Any]] = field(default_factory=list)  # mastered rows it could draw, `find_cohorts`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from predictors.base import Observations
-from selector import restoring
+from selector import lifecycle, restoring
 from selector.config import RunConfig
 from selector.drawing import due_revisits
 from selector.events import (
@@ -53,7 +53,10 @@ def fold(state: RunState, event: Event) -> None:
     state.seq += 1
     match event:
         case RunBegun() | ConfigChanged():
+            rules = state.config.policy.lifecycle
             state.config = RunConfig.from_dict(event.config)
+            if state.config.policy.lifecycle != rules:
+                state.wake_all()
             state.config_hash = event.config_hash
             state.segment_start = state.seq
         case PoolRevised():
@@ -125,8 +128,8 @@ def _observe(state: RunState, ordinals: np.ndarray) -> None:
     state.dry_draws = 0
     rows = table["row"][ordinals]
     np.add.at(state.rows["groups_N"], rows, 1)
-    lifecycle_N = state.rows["lifecycle_N"]
-    lifecycle_N[rows[lifecycle_N[rows] == Lifecycle.NEW]] = Lifecycle.ACTIVE
+    stage_N = state.rows["lifecycle_N"]
+    stage_N[rows[stage_N[rows] == Lifecycle.NEW]] = Lifecycle.ACTIVE
     state.estimator.observe(
         Observations(
             rows_B=rows,
@@ -135,6 +138,39 @@ def _observe(state: RunState, ordinals: np.ndarray) -> None:
             version_B=table["reported_version"][ordinals],
         )
     )
+    _move(state, ordinals)
+
+
+def _move(state: RunState, ordinals: np.ndarray) -> None:
+    """Stages of the prompts whose groups were just shown to the beliefs. B groups of U prompts."""
+    table, columns = state.book.tickets, state.rows
+    rows_U, place_B = np.unique(table["row"][ordinals], return_inverse=True)
+    passes_B, scored_B = table["passes"][ordinals], table["scored"][ordinals]
+    quiet_B = (passes_B == 0) & (table["informative"][ordinals] == 0)
+    columns["failed_N"][rows_U] = lifecycle.failures_in_a_row(columns["failed_N"][rows_U], place_B, quiet_B)
+    rules = state.config.policy.lifecycle
+    if rules is None:
+        return
+    # A group issued before its prompt went to rest is no review.
+    is_review_B = table["issued_draw"][ordinals] >= columns["mastered_draw_N"][rows_U][place_B]
+    slip_B = is_review_B & lifecycle.is_slip(passes_B, scored_B, rules.level)
+    before_U = columns["lifecycle_N"][rows_U]
+    after_U = lifecycle.next_stage(
+        lifecycle.Touched(
+            stage_U=before_U,
+            groups_U=columns["groups_N"][rows_U],
+            failed_U=columns["failed_N"][rows_U],
+            passed_U=np.bincount(place_B, passes_B > 0) > 0,
+            slipped_U=np.bincount(place_B, slip_B) > 0,
+        ),
+        state.beliefs(rows_U),
+        group_size=state.config.group_size,
+        config=rules,
+    )
+    columns["lifecycle_N"][rows_U] = after_U
+    at_rest_U = (after_U == before_U) & (after_U >= Lifecycle.MASTERED)
+    columns["reviews_N"][rows_U] = np.where(at_rest_U, columns["reviews_N"][rows_U] + 1, 0)
+    columns["mastered_draw_N"][rows_U[(after_U == Lifecycle.MASTERED) & ~at_rest_U]] = state.train_draws + 1
 
 
 def _draw(state: RunState, event: BatchDrawn) -> None:
@@ -167,13 +203,18 @@ def _draw(state: RunState, event: BatchDrawn) -> None:
 def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
     """Credits, overdue revisits and counters: the part of a train draw that is not in its tickets."""
     frame_N = state.pool.frame_N
+    if state.config.policy.lifecycle is not None:
+        state.rows["lifecycle_N"][event.woken] = Lifecycle.ACTIVE
+        state.rows["reviews_N"][event.woken] = 0
+        _say_when_all_rest(state)
     if len(event.row_K):  # a draw that handed out nothing estimates nothing, and owes nothing
         blocked_N = frame_N & (state.in_flight_N > 0) & (not event.allow_repeat)
         credit_N = state.rows["credit_N"]
         credit_N[blocked_N] += 1
         credit_N[~blocked_N] = 0
     state.revisit_draws = event.revisit_draws or 0
-    state.rows["overdue_N"] = next_overdue(due_revisits(state, state.revisit_draws), event.row_K)
+    due_N = due_revisits(state, state.revisit_draws)
+    state.rows["overdue_N"] = next_overdue(due_N, event.row_K)
     np.add.at(state.rows["drawn_N"], event.row_K, 1)
     state.rows["last_draw_N"][event.row_K] = state.train_draws + 1
     state.train_draws += 1
@@ -182,6 +223,22 @@ def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
         state.alarms["no_usable_groups"] = {
             "alarm": "no_usable_groups",
             "detail": f"{state.dry_draws} train draws without a usable group; check the grader, max_lag, the workers",
+            "draws": state.train_draws,
+        }
+
+
+def _say_when_all_rest(state: RunState) -> None:
+    """Raises the alarm of a pool without a prompt left to train on, once for each kind."""
+    count = np.bincount(state.rows["lifecycle_N"][state.pool.frame_N], minlength=len(Lifecycle))
+    mastered, deferred = int(count[Lifecycle.MASTERED]), int(count[Lifecycle.DEFERRED])
+    if mastered + deferred < count.sum() or not count.sum():
+        return
+    name = "pool_no_signal" if mastered and deferred else "pool_all_mastered" if mastered else "pool_all_deferred"
+    if name not in state.alarms:
+        state.alarms[name] = {
+            "alarm": name,
+            "detail": f"of {mastered + deferred} prompts {mastered} are mastered and {deferred} deferred: draws are "
+            "audit and reviews only; stop, or add prompts",
             "draws": state.train_draws,
         }
 

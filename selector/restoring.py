@@ -30,6 +30,8 @@ def fold_restored(state: RunState, event: Restored) -> None:
     position = event.position
     lost = _lose_later_batches(state, position)
     state.rewind(event.rewound, beliefs=event.beliefs == "rewind")
+    if event.beliefs == "rewind" and position < state.lifecycle_start:
+        state.wake_all()  # what rested at the checkpoint did by other rules
     reissued = _return_open_tickets(state, event)
     for batch in state.batches:
         if batch.alive and _is_freed(state, batch.first_ticket, len(batch.event.row_K), event):

@@ -34,7 +34,7 @@ _BATCH_ARRAYS = (
     "variance_K",
     "informative_K",
 )
-_PLAIN = ("seq", "branch", "segment_start", "completed")
+_PLAIN = ("seq", "branch", "segment_start", "lifecycle_start", "completed")
 
 
 def pack(arrays: Mapping[str, np.ndarray], document: Mapping[str, Any]) -> bytes:
@@ -117,7 +117,7 @@ def _state_of(arrays: dict[str, np.ndarray], document: dict[str, Any], pool: Poo
     state.book.load_state(arrays)
     np.add.at(state.in_flight_N, state.book.tickets["row"][list(state.book.open)], 1)
     for name in _PLAIN:
-        setattr(state, name, document["plain"][name])
+        setattr(state, name, document["plain"].get(name, 0))  # 0 as an older version has it
     _load_batches(state, arrays, document["batches"])
     state.ledger = Ledger.from_json(document["ledger"])
     state.steps = {(step["branch"], step["step"]): step for step in document["steps"]}

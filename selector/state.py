@@ -19,7 +19,7 @@ from selector.ledger import Ledger
 from selector.pool import PoolState
 from selector.revisits import assign_positions
 from selector.tickets import TicketBook, TicketName
-from selector.types import PURPOSES, Source
+from selector.types import PURPOSES, Lifecycle, Source
 
 ROW_COLUMNS: dict[str, type[np.generic]] = {
     "credit_N": np.int32,  # draws in a row for which the prompt was blocked just before
@@ -30,7 +30,11 @@ ROW_COLUMNS: dict[str, type[np.generic]] = {
     "rollouts_N": np.int32,  # rollouts that came back
     "errors_N": np.int32,  # of them, infrastructure errors
     "overdue_N": np.bool_,  # a revisit it was blocked for
+    "failed_N": np.int32,  # groups in a row in which nothing passed and nothing differed
+    "reviews_N": np.int32,  # groups in a row that left it at rest, 0 at work
+    "mastered_draw_N": np.int64,  # 1 + train draws before it was last mastered, 0 when it never was
 }
+WITH_BELIEFS = ("lifecycle_N", "failed_N", "reviews_N", "mastered_draw_N")  # kept by a restore that keeps beliefs
 COUNTERS = ("policy_version", "belief_version", "step", "train_draws", "revisit_draws", "dry_draws", "last_change")
 
 
@@ -77,6 +81,7 @@ class RunState:
     dry_draws: int = 0  # train draws since the last usable group
     last_change: int = 0  # seq of the last event that a restore could discard
     segment_start: int = 0  # seq at which the current configuration began
+    lifecycle_start: int = 0  # seq at which prompts began to rest by the rules of now
     completed: bool = False
     rows: dict[str, np.ndarray] = field(default_factory=dict)
     in_flight_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
@@ -108,6 +113,14 @@ class RunState:
 
     def beliefs(self, rows: np.ndarray | None = None) -> Beliefs:
         return self.estimator.beliefs(rows)
+
+    def wake_all(self) -> None:
+        """Nothing rests any more: the rules by which prompts went to rest are not those of now."""
+        lifecycle_N = self.rows["lifecycle_N"]
+        lifecycle_N[lifecycle_N >= Lifecycle.MASTERED] = Lifecycle.ACTIVE
+        self.rows["reviews_N"][:] = 0
+        self.rows["mastered_draw_N"][:] = 0
+        self.lifecycle_start = self.seq
 
     def see_version(self, policy_version: int) -> None:
         """A draw or step named this version of the policy; versions never go back but by a restore."""
@@ -145,16 +158,20 @@ class RunState:
         }
 
     def rewind(self, saved: Mapping[str, np.ndarray], *, beliefs: bool = True) -> None:
-        """Takes back the rewindable part; rows added since stay, as new prompts."""
+        """Takes back the rewindable part; rows added since stay, as new prompts. Columns that the version which saved
+        it did not have begin anew.
+        """
         size = len(saved["credit_N"])
         if size > self.num_rows:
             raise SnapshotDamaged(f"the saved state has {size} rows, the pool has {self.num_rows}")
         for name, dtype in ROW_COLUMNS.items():
-            if beliefs or name != "lifecycle_N":
-                self.rows[name] = grown(saved[name], self.num_rows, dtype)
+            if beliefs or name not in WITH_BELIEFS:
+                self.rows[name] = grown(saved.get(name), self.num_rows, dtype)
         for name, value in zip(COUNTERS, saved["counters"].tolist(), strict=True):
             if beliefs or name != "belief_version":
                 setattr(self, name, value)
+        # Draws that count anew: what was mastered in those that are lost was so before the next one.
+        np.minimum(self.rows["mastered_draw_N"], self.train_draws + 1, out=self.rows["mastered_draw_N"])
         if beliefs:
             category_N = self.pool.category_N + 1
             estimator = make_estimator(self.config)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from api.convert import to_policy
-from selector.config import PolicyConfig, RunConfig, Weights
+from selector.config import LifecycleConfig, PolicyConfig, RunConfig, Weights
 from selector.policies import PRESETS
 from tests.benchmarks.closed_loop import BATCH_SIZE, GROUP_SIZE, Closed, closed_loop
 from tests.benchmarks.language import Figure, arguments, show
@@ -71,6 +71,8 @@ def _presets(constants: Constants) -> Iterator[Arm]:
         name="midband, weights applied", policy=_policy("midband"), constants=constants, weights="horvitz_thompson"
     )
     # At the default share a revisit is due every 1,000 draws, more than there are here.
+    resting = replace(_policy("midband"), lifecycle=LifecycleConfig())
+    yield Arm(name="midband, prompts rest", policy=resting, constants=constants)
     yield Arm(name="midband, a fifth reviews", policy=_policy("midband"), constants=constants, review_share=0.2)
 
 

@@ -13,6 +13,7 @@ from predictors.beta import (
     digamma,
     information_gain,
     log_gamma,
+    probability_below,
     quantile,
 )
 from predictors.value import MAX_CONCENTRATION
@@ -129,6 +130,27 @@ def test_cumulative_distributions_out_of_range_are_refused() -> None:
     for x in (-0.1, 1.1, np.nan):
         with pytest.raises(ValueError, match="x must be in"):
             beta_cdf(one, one, one * x)
+
+
+def test_the_mass_below_a_pass_rate_by_hand_and_against_the_quantiles() -> None:
+    # Beta(25, 1), as after 24 passes of 24 on a flat prior, and Beta(1, 1).
+    assert probability_below(*moments(25, 1), 0.9)[0] == pytest.approx(0.9**25, abs=1e-12)
+    assert probability_below(*moments(1, 1), 0.3)[0] == pytest.approx(0.3, abs=1e-12)
+    for alpha, beta in ((0.3, 0.2), (40.0, 3.0), (2.0, 900.0)):
+        mean, variance = moments(alpha, beta)
+        for level in (0.05, 0.5, 0.9):
+            assert probability_below(mean, variance, quantile(mean, variance, level)[0])[0] == pytest.approx(level)
+
+
+def test_the_mass_below_a_pass_rate_at_the_edges() -> None:
+    mean = np.array([0.3, 0.5, 0.9])
+
+    np.testing.assert_array_equal(probability_below(mean, np.zeros(3), 0.0), 0.0)
+    np.testing.assert_array_equal(probability_below(mean, np.zeros(3), 1.0), 1.0)
+    np.testing.assert_allclose(probability_below(mean, np.zeros(3), 0.6), [1.0, 1.0, 0.0], atol=1e-12)
+    assert probability_below(np.empty(0), np.empty(0), 0.5).shape == (0,)
+    with pytest.raises(ValueError, match="x must be in"):
+        probability_below(mean, np.zeros(3), 1.1)
 
 
 def test_information_under_a_flat_belief_by_hand() -> None:

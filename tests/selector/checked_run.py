@@ -17,7 +17,17 @@ from selector.events import BatchDrawn, Event, Restored, RolloutsReported, Ticke
 from selector.replay import attach
 from selector.reports import Decision, GroupIn, RolloutIn
 from selector.state import RunState
-from selector.types import PURPOSE_CODE, PURPOSES, Purpose, RolloutStatus, Source, Split, TicketState, VoidReason
+from selector.types import (
+    PURPOSE_CODE,
+    PURPOSES,
+    Lifecycle,
+    Purpose,
+    RolloutStatus,
+    Source,
+    Split,
+    TicketState,
+    VoidReason,
+)
 from tests.selector.engine_cases import Session, redraw, through_json
 
 NUM_ROWS = 11
@@ -31,7 +41,14 @@ def fingerprint(state: RunState) -> dict[str, Any]:
     return {
         **{name: array.tobytes() for name, array in arrays.items()},
         "open": sorted(state.book.open),
-        "plain": (state.seq, state.branch, state.segment_start, state.completed, state.config_hash),
+        "plain": (
+            state.seq,
+            state.branch,
+            state.segment_start,
+            state.lifecycle_start,
+            state.completed,
+            state.config_hash,
+        ),
         "pool": state.pool.revision,
         "alive": [batch.ordinal for batch in state.batches if batch.alive],
         "surviving": dict(state.surviving),
@@ -85,6 +102,7 @@ class Saved:
     open: list[int]
     credit_N: np.ndarray
     num_rows: int
+    lifecycle_start: int
 
 
 @dataclass
@@ -161,6 +179,12 @@ class CheckedRun(RuleBasedStateMachine):
         blocked_N = frame_N & (state.in_flight_N > 0) & (not request.allow_repeat)
         eligible_N = frame_N & ~blocked_N
         assert not expected.expected_N[~eligible_N].any()
+        lifecycle_N = state.rows["lifecycle_N"].copy()
+        lifecycle_N[event.woken] = Lifecycle.ACTIVE
+        mastered_N = (lifecycle_N == Lifecycle.MASTERED) & (expected.expected_N > 0)
+        assert sum(cohort["members"] for cohort in event.cohorts) == mastered_N.sum()
+        places = sorted(place for cohort in event.cohorts for place in cohort["places"])
+        assert places == np.flatnonzero(mastered_N[event.row_K]).tolist()
         if num_tickets == 0:
             return
         gain_N = np.where(eligible_N, 1.0 + self.model.credit_N, 0.0)
@@ -285,6 +309,16 @@ class CheckedRun(RuleBasedStateMachine):
         heldout_N = self.state.pool.split_N == Split.HELDOUT
         assert not self.state.rows["groups_N"][heldout_N].any()
         assert not self.state.rows["lifecycle_N"][heldout_N].any()
+
+    @invariant()
+    def prompts_rest_by_rules_only(self) -> None:
+        rows = self.state.rows
+        resting_N = rows["lifecycle_N"] >= Lifecycle.MASTERED
+        assert self.state.config.policy.lifecycle is not None or not resting_N.any()
+        assert not rows["reviews_N"][~resting_N].any()
+        assert (rows["mastered_draw_N"][rows["lifecycle_N"] == Lifecycle.MASTERED] > 0).all()
+        assert (rows["mastered_draw_N"] <= self.state.train_draws + 1).all()
+        assert (rows["failed_N"] <= rows["groups_N"]).all() or self.model.kept_beliefs
 
     @invariant()
     def blocked_prompts_are_owed_their_share(self) -> None:

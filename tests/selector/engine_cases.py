@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from predictors.beta import probability_below
 from selector.config import PolicyConfig, RunConfig
 from selector.draw import DrawFrame, Drawn, DrawPlan, draw
 from selector.drawing import DrawRequest, due_revisits
@@ -292,7 +293,11 @@ def redraw(state: RunState, request: DrawRequest, period: int | None) -> Drawn:
     """
     config, num_rows = state.config, state.num_rows
     frame_N = (state.pool.split_N == Split.TRAIN) & ~state.pool.absent_N & ~state.pool.quarantined_N
-    lifecycle_N = state.rows["lifecycle_N"]
+    seen, rules = state.beliefs(), config.policy.lifecycle
+    lifecycle_N = state.rows["lifecycle_N"].copy()
+    if rules is not None:
+        below_N = np.array([p_below(m, v, rules.level) for m, v in zip(seen.mean_N, seen.variance_N, strict=True)])
+        lifecycle_N[(lifecycle_N == Lifecycle.MASTERED) & (below_N > 0.5)] = Lifecycle.ACTIVE
     open_rows = state.book.tickets["row"][state.book.tickets["state"] == 0]
     period = period or 0
     frame = DrawFrame(
@@ -300,7 +305,7 @@ def redraw(state: RunState, request: DrawRequest, period: int | None) -> Drawn:
         blocked_N=frame_N & np.isin(np.arange(num_rows), open_rows),
         credit_N=state.rows["credit_N"],
         resting_code_N=np.select([lifecycle_N == Lifecycle.MASTERED, lifecycle_N == Lifecycle.DEFERRED], [1, 2], 0),
-        due_N=due_revisits(state, period),
+        due_N=due_revisits(state, period, lifecycle_N),
         waited_N=waited(state.revisit_position_N, state.train_draws, period) if period else None,
     )
     policy = build_policy(config.policy, weights=config.weights, advantage=config.advantage)
@@ -323,8 +328,17 @@ def redraw(state: RunState, request: DrawRequest, period: int | None) -> Drawn:
         index=request.index,
         refill=request.refill,
     )
-    seen = read_beliefs(state.beliefs(), config.policy.reads, frame, plan)
-    return draw(frame, policy.utility(seen, group_size=request.group_size), plan)
+    seen = read_beliefs(seen, config.policy.reads, frame, plan)
+    utility_N = policy.utility(seen, group_size=request.group_size)
+    if rules is not None:
+        reviews_N = np.where(lifecycle_N >= Lifecycle.MASTERED, state.rows["reviews_N"], 0)
+        utility_N = utility_N * 0.5 ** np.minimum(reviews_N, 6)
+    return draw(frame, utility_N, plan)
+
+
+def p_below(mean: float, variance: float, level: float) -> float:
+    """P(p <= level) of one belief."""
+    return float(probability_below(np.array([mean]), np.array([variance]), level)[0])
 
 
 def lasting(state: RunState) -> Mapping[str, Any]:

@@ -14,16 +14,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from selector.config import Design, Reads
+from selector.config import Design, LifecycleConfig, Reads
 from selector.reports import GroupIn
 from selector.snapshot import snapshot
-from selector.types import Purpose, TicketState, VoidReason
+from selector.types import Lifecycle, Purpose, TicketState, VoidReason
 from tests.selector.checked_run import NUM_ROWS, CheckedRun, Model, Saved, ShadowedSession, fingerprint
 from tests.selector.engine_cases import KALMAN, beliefs_of, make_config, make_policy, make_pool, tickets_of
 
 HELDOUT = (2, 5, 8)
 GROUP_SIZE = 3
 TTL_S = 50.0
+RESTING = LifecycleConfig(level=0.5, sure=0.6, hopeless=0.9, groups=1)  # so that a few groups move a prompt
 VOIDS = (VoidReason.STALE, VoidReason.ERROR, VoidReason.SURPLUS, VoidReason.LOST, VoidReason.NEVER_STARTED)
 
 tickets = st.integers(0, 10_000)
@@ -45,6 +46,7 @@ class RunMachine(CheckedRun):
         seed=st.integers(0, 3),
         reads=st.sampled_from(["belief", "mean", "draw", "shuffled"]),
         design=st.sampled_from([("proportional", None), ("top", None), ("top", 2.0)]),
+        rests=st.booleans(),
     )
     def begin(
         self,
@@ -58,11 +60,13 @@ class RunMachine(CheckedRun):
         seed: int,
         reads: Reads,
         design: tuple[Design, float | None],
+        rests: bool,
     ) -> None:
         self.flat = not kalman
         policy = replace(KALMAN if kalman else make_policy(), utility=utility, reads=reads)
+        rules = RESTING if rests and utility != "uniform" else None
         config = make_config(
-            replace(policy, design=design[0], candidates=design[1]),
+            replace(policy, design=design[0], candidates=design[1], lifecycle=rules),
             weights=weights,
             audit_share=audit_share,
             group_size=GROUP_SIZE,
@@ -283,9 +287,12 @@ class RunMachine(CheckedRun):
         weights=st.sampled_from(["none", "horvitz_thompson", "clipped"]),
         audit_share=st.sampled_from([0.0, 0.2, 0.5]),
         power=st.sampled_from([1.0, 3.0]),
+        rules=st.sampled_from([RESTING, RESTING, None]),
     )
-    def configure(self, weights: str, audit_share: float, power: float) -> None:
+    def configure(self, weights: str, audit_share: float, power: float, rules: LifecycleConfig | None) -> None:
         policy = replace(self.state.config.policy, power=power)
+        if policy.utility != "uniform":
+            policy = replace(policy, lifecycle=rules)
         self.session.configure(weights=weights, audit_share=audit_share, policy=policy)
 
     @precondition(lambda self: len(self.session.pools) < 4)
@@ -326,6 +333,7 @@ class RunMachine(CheckedRun):
                 sorted(self.state.book.open),
                 self.model.credit_N,
                 self.state.num_rows,
+                self.state.lifecycle_start,
             )
 
     @precondition(CheckedRun.is_running)
@@ -360,12 +368,17 @@ class RunMachine(CheckedRun):
         found = self.state.checkpoints[choice % len(self.state.checkpoints)]
         position = next(c.seq for c in self.state.checkpoints if c.step == found.step)
         saved, model = self.model.saved[position], self.model
+        rules_changed = self.state.lifecycle_start != saved.lifecycle_start
         told = self.session.restore(found.step, beliefs=beliefs, in_flight=in_flight)
         model.kept_beliefs |= beliefs == "keep"
         model.freed |= in_flight == "void"
         model.credit_N = np.r_[saved.credit_N, np.zeros(self.state.num_rows - saved.num_rows, np.int64)]
         if beliefs == "rewind" and self.state.num_rows == saved.num_rows:
-            assert {n: a.tobytes() for n, a in self.state.rewindable().items()} == saved.rewindable
+            stages = {"lifecycle_N", "reviews_N", "mastered_draw_N"} if rules_changed else set()
+            now = {n: a.tobytes() for n, a in self.state.rewindable().items() if n not in stages}
+            assert now == {n: bits for n, bits in saved.rewindable.items() if n not in stages}
+        if beliefs == "rewind" and rules_changed:
+            assert self.state.rows["lifecycle_N"].max() < Lifecycle.MASTERED
         if in_flight == "void":
             assert not self.state.book.open
         else:
