@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="training needs the trainer extra")
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 from tests.trainer.tiny import make_config, make_groups, make_model, make_model_of_places, make_policy, same_state  # noqa: E402
-from trainer.errors import MidbandError  # noqa: E402
+from trainer.errors import InvalidRequest, MidbandError  # noqa: E402
 from trainer.policy import Policy, reward_of  # noqa: E402
 from trainer.rollout.base import Rollout, RolloutGroup  # noqa: E402
 
@@ -257,3 +257,8 @@ def test_rollouts_without_log_probabilities_are_refused(tmp_path: Path) -> None:
     groups[0] = replace(groups[0], rollouts=(*groups[0].rollouts[:2], bare, *groups[0].rollouts[3:]))
     with pytest.raises(MidbandError, match=r"r:0:train:0:0:0, rollout 2: .* engine that gives one for each"):
         policy.update(groups, step=0)
+
+
+def test_a_folder_without_a_model_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"empty holds no model in transformers' format: it has no config\.json"):
+        Policy.at_start(make_config(tmp_path, model={"path": tmp_path / "empty"}))

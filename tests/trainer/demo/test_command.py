@@ -221,8 +221,9 @@ def test_a_demo_that_was_interrupted_goes_on_to_the_same_figures(demo: Demo, tmp
 @pytest.mark.slow
 def test_an_arm_that_dies_ends_the_others_and_is_named(tmp_path: Path) -> None:
     settings = Settings(database_url=f"sqlite:///{tmp_path / 'midband.db'}", port=0, log_level="warning")
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")  # of no model that there is
     with serving(settings) as url:
-        dies = make_config(tmp_path / "out", model={"path": tmp_path / "no model here"})
+        dies = make_config(tmp_path / "out", model={"path": tmp_path})
         with pytest.raises(MidbandError, match="arm tiny ended with status 1"):
             arms.train_arms([dies.model_copy(update={"server": url})], frozenset(), lambda arm, line: None)
     assert not active_children()
