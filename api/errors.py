@@ -181,7 +181,9 @@ class Busy(ApiError):
 
 def no_pool(name: str) -> UnknownPool:
     """For a pool that is not there and for one that is hidden from the caller, in the same words."""
-    return UnknownPool(f"there is no pool {shown(name)}; GET /v1/pools lists those that exist")
+    return UnknownPool(
+        f"there is no pool {shown(name)}; GET /v1/pools lists those that exist, POST /v1/pools makes one"
+    )
 
 
 def no_run(name: str) -> UnknownRun:

@@ -22,10 +22,10 @@ def hidden(response: httpx.Response, name: str, code: str) -> None:
     """The answer for what is not there, in every word."""
     detail = refused(response, 404, code, repr(name))
     missing = {
-        "unknown_pool": "there is no pool {!r}; GET /v1/pools",
-        "unknown_run": "no run is called {!r}; GET /v1/runs",
+        "unknown_pool": "there is no pool {!r}; GET /v1/pools lists those that exist, POST /v1/pools makes one",
+        "unknown_run": "no run is called {!r}; GET /v1/runs lists those that exist",
     }
-    assert detail == f"{missing[code].format(name)} lists those that exist"
+    assert detail == missing[code].format(name)
 
 
 def test_a_key_bound_to_a_pool_reaches_it_and_its_runs_and_nothing_else(anybody: Http, database_url: str) -> None:
