@@ -20,7 +20,7 @@ NOISE_RANGE = (1e-10, 1e-1)
 
 START_JUMP_SHARE = 0.5
 """Share of prompts that are taken as drawn anew from their category once a long time has passed, to start with.
-On a real run with a visit every ten steps it is learned to be none; between a model before and after training, .1 to
+On a real run with a visit every ten steps it is learned to be none, between models before and after training .1 to
 .8."""
 
 JUMP_WEIGHT = 3.0
