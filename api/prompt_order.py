@@ -22,16 +22,18 @@ COUNT_SORTS = {"drawn": "drawn_N", "groups_reported": "groups_N"}
 def rows_in_order(
     state: RunState, pool: str, wanted: PromptFilter, *, stage: str | None, sort: str, descending: bool
 ) -> np.ndarray:
-    """Rows that fit the filter, its `search` aside, by `sort`, ties by row; with `stage` those of the frame in that
-    state of their life only.
+    """Rows that fit the filter, its `search` aside, by `sort`, ties by row; with `stage` those in that state of
+    their life only, quarantine by a person or by the run among them.
 
     Raises UnknownRun if the run is on another pool, InvalidRequest for a sort that it does not know.
     """
     if state.pool.name != pool:
         raise UnknownRun(f"run {state.run!r} is not on pool {pool!r} but on {state.pool.name!r}")
     fits_N = _fits(state.pool, wanted)
-    if stage is not None:
-        fits_N &= state.pool.frame_N & (state.rows["lifecycle_N"][: state.num_rows] == Lifecycle[stage.upper()])
+    if stage == "quarantined":
+        fits_N &= state.pool.quarantined_N | state.quarantined_N
+    elif stage is not None:
+        fits_N &= state.frame_N & (state.rows["lifecycle_N"][: state.num_rows] == Lifecycle[stage.upper()])
     rows = np.flatnonzero(fits_N)
     if sort == "key":
         keys = state.pool.keys

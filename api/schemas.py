@@ -487,6 +487,7 @@ class AuditInfo(Answer):
     verdict: str | None
     warnings: list[str]
     regressions: dict[str, object] | None = None
+    quarantined: list[dict[str, object]] = []
 
 
 class CostsInfo(Answer):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from api.regressions import regression_alarms, regressions_info
-from api.stages import LISTED_AT_MOST, lifecycle_counts, state_names
+from api.stages import LISTED_AT_MOST, lifecycle_counts, quarantine_alarms, quarantined_info, state_names
 from predictors.base import SOURCES
 from predictors.value import informative_probability
 from selector.auditing import audit_run, claim_realised
@@ -18,6 +18,7 @@ from selector.config import PolicyConfig, RunConfig
 from selector.drawing import DrawRequest, claim_of
 from selector.reports import Decision, Refusal
 from selector.state import DrawnBatch, RunState
+from selector.suspects import Suspect, find_suspects
 from selector.tickets import TicketName
 from selector.types import PURPOSES, Purpose, TicketState, VoidReason
 
@@ -38,7 +39,8 @@ def run_info(state: RunState) -> dict[str, Any]:
     informative = int(np.count_nonzero(table["informative"][judged] == 1))
     num_judged = int(np.count_nonzero(judged))
     statuses = state.ledger.statuses
-    alarms = [*state.alarms.values(), *regression_alarms(state)]
+    alarms = [*state.alarms.values(), *quarantine_alarms(state), *regression_alarms(state)]
+    suspects, num_suspects = find_suspects(state, LISTED_AT_MOST)
     return {
         **run_created(state.run, state.config),
         "pool": state.pool.name,
@@ -61,8 +63,8 @@ def run_info(state: RunState) -> dict[str, Any]:
         "states": lifecycle_counts(state),
         "alarms": alarms[:LISTED_AT_MOST],
         "num_alarms": len(alarms),
-        "suspects": [],
-        "num_suspects": 0,
+        "suspects": [{"prompt": state.pool.keys[s.row], **_suspect(s)} for s in suspects],
+        "num_suspects": num_suspects,
     }
 
 
@@ -142,7 +144,7 @@ def complete_batch(state: RunState, request: DrawRequest) -> dict[str, Any]:
         "predicted_yield": None,
         "policy_version": request.policy_version,
         "digest": "sha256:" + "0" * 64,
-        "frame": int(np.count_nonzero(state.pool.frame_N)),
+        "frame": int(np.count_nonzero(state.frame_N)),
         "eligible": 0,
         "blocked": 0,
         "tickets": [],
@@ -261,12 +263,18 @@ def audit_info(state: RunState, level: float) -> dict[str, Any]:
         "verdict": found.verdict,
         "warnings": list(found.warnings),
         "regressions": regressions_info(state),
+        **quarantined_info(state),
     }
 
 
 def costs_info(state: RunState) -> dict[str, Any]:
     ledger = state.ledger.to_json()
     return {name: ledger[name] for name in ("tokens", "rollouts", "seconds")}
+
+
+def _suspect(found: Suspect) -> dict[str, Any]:
+    fields = ("reason", "groups", "score", "answers_differ", "errors", "rollouts")
+    return {name: getattr(found, name) for name in fields}
 
 
 def _group(state: RunState, name: str, ticket: int | None) -> dict[str, Any]:

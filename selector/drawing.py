@@ -97,7 +97,7 @@ def due_revisits(state: RunState, period: int, lifecycle_N: np.ndarray | None = 
     forgotten_N = (last_draw_N == 0) | (state.train_draws - last_draw_N + 1 >= period)
     stage_N = state.rows["lifecycle_N"] if lifecycle_N is None else lifecycle_N
     waiting_N = forgotten_N | (stage_N >= Lifecycle.MASTERED)
-    waiting_N &= state.pool.frame_N
+    waiting_N &= state.frame_N
     return due_now(state.revisit_position_N, state.rows["overdue_N"], waiting_N, state.train_draws, period)
 
 
@@ -106,7 +106,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     config = state.config
     is_train = request.purpose is Purpose.TRAIN
     heldout = request.purpose is Purpose.HELDOUT
-    frame_N = state.pool.heldout_N if heldout else state.pool.frame_N
+    frame_N = state.pool.heldout_N if heldout else state.frame_N
     period = _period(state, request, int(frame_N.sum())) if is_train else state.revisit_draws
     beliefs = state.beliefs()
     informative_N = informative_probability(beliefs.mean_N, beliefs.variance_N, request.group_size)

@@ -30,6 +30,7 @@ from selector.events import (
 )
 from selector.revisits import next_overdue
 from selector.state import Checkpoint, DrawnBatch, RunState
+from selector.suspects import same_score
 from selector.tickets import hash_id
 from selector.types import (
     PURPOSE_CODE,
@@ -45,6 +46,7 @@ from selector.types import (
 from selector.verdict import COUNTED
 
 DRY_DRAWS_ALARM = 20  # train draws without a usable group before the run says so
+QUARANTINE_GROUPS = 3  # groups of a prompt in a row without any score before a run with a lifecycle takes it out
 STATUS_NAME = {status: status.name.lower() for status in RolloutStatus}
 
 
@@ -57,6 +59,7 @@ def fold(state: RunState, event: Event) -> None:
             state.config = RunConfig.from_dict(event.config)
             if state.config.policy.lifecycle != rules:
                 state.wake_all()
+                state.quarantined_N[:] = False
             state.config_hash = event.config_hash
             state.segment_start = state.seq
         case PoolRevised():
@@ -117,6 +120,7 @@ def close(state: RunState, tickets: Sequence[int], closings: Sequence[Closing]) 
             rollouts=int(table["arrived"][ticket]),
         )
     _observe(state, ordinals[reported])
+    _quarantine(state, ordinals[~reported])
 
 
 def _observe(state: RunState, ordinals: np.ndarray) -> None:
@@ -130,6 +134,7 @@ def _observe(state: RunState, ordinals: np.ndarray) -> None:
     np.add.at(state.rows["groups_N"], rows, 1)
     stage_N = state.rows["lifecycle_N"]
     stage_N[rows[stage_N[rows] == Lifecycle.NEW]] = Lifecycle.ACTIVE
+    state.rows["unscored_N"][rows] = 0
     state.estimator.observe(
         Observations(
             rows_B=rows,
@@ -148,6 +153,11 @@ def _move(state: RunState, ordinals: np.ndarray) -> None:
     passes_B, scored_B = table["passes"][ordinals], table["scored"][ordinals]
     quiet_B = (passes_B == 0) & (table["informative"][ordinals] == 0)
     columns["failed_N"][rows_U] = lifecycle.failures_in_a_row(columns["failed_N"][rows_U], place_B, quiet_B)
+    constant_B = (table["informative"][ordinals] == 0) & ~table["disagrees"][ordinals]
+    score_B = np.where(constant_B, passes_B / scored_B, np.nan)
+    columns["same_N"][rows_U], columns["score_N"][rows_U] = same_score(
+        columns["same_N"][rows_U], columns["score_N"][rows_U], place_B, score_B
+    )
     rules = state.config.policy.lifecycle
     if rules is None:
         return
@@ -171,6 +181,23 @@ def _move(state: RunState, ordinals: np.ndarray) -> None:
     at_rest_U = (after_U == before_U) & (after_U >= Lifecycle.MASTERED)
     columns["reviews_N"][rows_U] = np.where(at_rest_U, columns["reviews_N"][rows_U] + 1, 0)
     columns["mastered_draw_N"][rows_U[(after_U == Lifecycle.MASTERED) & ~at_rest_U]] = state.train_draws + 1
+
+
+def _quarantine(state: RunState, ordinals: np.ndarray) -> None:
+    """Counts groups that came back without any score, and takes out prompts of which that has happened repeatedly.
+
+    Where the draws before bring no usable group either, it is the grader and not the prompt.
+    """
+    table = state.book.tickets
+    unseen = [PURPOSE_CODE[purpose] for purpose in UNSEEN_BY_BELIEFS]
+    unscored = (table["reason"][ordinals] == VoidReason.TOO_FEW) & (table["scored"][ordinals] == 0)
+    unscored &= table["arrived"][ordinals] >= state.config.min_rollouts
+    rows = table["row"][ordinals[unscored & ~np.isin(table["purpose"][ordinals], unseen)]]
+    if not len(rows) or state.dry_draws > 1:
+        return
+    np.add.at(state.rows["unscored_N"], rows, 1)
+    if state.config.policy.lifecycle is not None:
+        state.quarantined_N[rows] |= state.rows["unscored_N"][rows] >= QUARANTINE_GROUPS
 
 
 def _draw(state: RunState, event: BatchDrawn) -> None:
@@ -202,7 +229,7 @@ def _draw(state: RunState, event: BatchDrawn) -> None:
 
 def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
     """Credits, overdue revisits and counters: the part of a train draw that is not in its tickets."""
-    frame_N = state.pool.frame_N
+    frame_N = state.frame_N
     if state.config.policy.lifecycle is not None:
         state.rows["lifecycle_N"][event.woken] = Lifecycle.ACTIVE
         state.rows["reviews_N"][event.woken] = 0
@@ -229,7 +256,7 @@ def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
 
 def _say_when_all_rest(state: RunState) -> None:
     """Raises the alarm of a pool without a prompt left to train on, once for each kind."""
-    count = np.bincount(state.rows["lifecycle_N"][state.pool.frame_N], minlength=len(Lifecycle))
+    count = np.bincount(state.rows["lifecycle_N"][state.frame_N], minlength=len(Lifecycle))
     mastered, deferred = int(count[Lifecycle.MASTERED]), int(count[Lifecycle.DEFERRED])
     if mastered + deferred < count.sum() or not count.sum():
         return

@@ -87,8 +87,10 @@ def review_rate(lifecycle_N: np.ndarray, reviews_N: np.ndarray) -> np.ndarray:
     most MAX_BACKOFF; 1 for rows at work. (N,) in (0, 1]. So the time between two reviews doubles, while the places for
     reviews, the floor and the promised revisits stay as they are.
     """
-    resting_N = lifecycle_N >= Lifecycle.MASTERED
-    return np.where(resting_N, np.exp2(-np.minimum(reviews_N, MAX_BACKOFF)), 1.0)
+    rate_N = np.ones(len(lifecycle_N))
+    resting = np.flatnonzero(lifecycle_N >= Lifecycle.MASTERED)
+    rate_N[resting] = 0.5 ** np.minimum(reviews_N[resting], MAX_BACKOFF)
+    return rate_N
 
 
 def is_slip(passes_B: np.ndarray, scored_B: np.ndarray, level: float) -> np.ndarray:
@@ -131,15 +133,16 @@ def find_cohorts(
     could_N: (N,) bool, mastered prompts that this draw could take. rows_K: what it took. For each cohort its category
     code, its block of draws, how many prompts of it could be drawn, and the places of its tickets in the batch.
     """
-    rows = np.flatnonzero(could_N)
-    block_R = (mastered_draw_N[rows] - 1) // COHORT_DRAWS
-    names, which_R, members = np.unique(
-        np.stack([category_N[rows].astype(np.int64), block_R]), axis=1, return_inverse=True, return_counts=True
-    )
-    cohort_N = np.full(len(could_N), -1, np.int64)
-    cohort_N[rows] = which_R.ravel()
+    num_codes = int(category_N.max(initial=-1)) + 2  # with one for "no category"
+    cohort_N = np.where(could_N, (mastered_draw_N - 1) // COHORT_DRAWS * num_codes + category_N + 1, -1)
+    members = np.bincount(cohort_N[could_N])
     cohort_K = cohort_N[rows_K]
     return [
-        {"category": category, "block": block, "members": count, "places": np.flatnonzero(cohort_K == c).tolist()}
-        for c, (category, block, count) in enumerate(zip(*names.tolist(), members.tolist(), strict=True))
+        {
+            "category": code % num_codes - 1,
+            "block": code // num_codes,
+            "members": int(members[code]),
+            "places": np.flatnonzero(cohort_K == code).tolist(),
+        }
+        for code in np.flatnonzero(members).tolist()
     ]

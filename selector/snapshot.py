@@ -70,6 +70,7 @@ def snapshot(state: RunState, *, made_by: str = "") -> bytes:
         **{f"rewindable.{name}": array for name, array in state.rewindable().items()},
         **state.book.state(),
         "revisit_position_N": state.revisit_position_N,
+        "quarantined_N": state.quarantined_N,
     }
     for name in _BATCH_ARRAYS:
         columns = [_batch_column(batch.event, name) for batch in state.batches]
@@ -111,6 +112,7 @@ def _state_of(arrays: dict[str, np.ndarray], document: dict[str, Any], pool: Poo
         estimator=make_estimator(config),
     )
     state.revisit_position_N = arrays["revisit_position_N"]
+    state.quarantined_N = arrays.get("quarantined_N", np.zeros(0, bool))  # none as an older version has it
     state.see_pool(pool)
     prefix = "rewindable."
     state.rewind({name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)})

@@ -32,6 +32,9 @@ ROW_COLUMNS: dict[str, type[np.generic]] = {
     "overdue_N": np.bool_,  # a revisit it was blocked for
     "failed_N": np.int32,  # groups in a row in which nothing passed and nothing differed
     "reviews_N": np.int32,  # groups in a row that left it at rest, 0 at work
+    "unscored_N": np.int32,  # groups in a row that came back without any score, while others were scored
+    "same_N": np.int32,  # groups in a row that scored all alike, and like each other
+    "score_N": np.float64,  # that score
     "mastered_draw_N": np.int64,  # 1 + train draws before it was last mastered, 0 when it never was
 }
 WITH_BELIEFS = ("lifecycle_N", "failed_N", "reviews_N", "mastered_draw_N")  # kept by a restore that keeps beliefs
@@ -86,6 +89,7 @@ class RunState:
     rows: dict[str, np.ndarray] = field(default_factory=dict)
     in_flight_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     revisit_position_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    quarantined_N: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # by this run, beside the pool's
     book: TicketBook = field(default_factory=TicketBook)
     batches: list[DrawnBatch] = field(default_factory=list)
     surviving: dict[tuple[str, int, int], int] = field(default_factory=dict)
@@ -101,12 +105,23 @@ class RunState:
     def num_rows(self) -> int:
         return len(self.pool)
 
+    @property
+    def frame_N(self) -> np.ndarray:
+        """(N,) bool: prompts of the train split neither absent nor quarantined, by a person or by this run."""
+        frame_N: np.ndarray = self.pool.frame_N & ~self.quarantined_N
+        return frame_N
+
     def see_pool(self, pool: PoolState) -> None:
-        """Switches to another revision; new rows begin as new prompts."""
+        """Switches to another revision; new rows begin as new prompts. A prompt that a person let out of quarantine is
+        out of the run's too.
+        """
+        size, lifted = len(pool), np.flatnonzero(self.pool.quarantined_N & ~pool.quarantined_N[: len(self.pool)])
         self.pool = pool
-        size = len(pool)
+        self.quarantined_N = grown(self.quarantined_N, size, np.bool_)
         for name, dtype in ROW_COLUMNS.items():
             self.rows[name] = grown(self.rows.get(name), size, dtype)
+        self.quarantined_N[lifted] = False
+        self.rows["unscored_N"][lifted] = 0
         self.in_flight_N = grown(self.in_flight_N, size, np.int32)
         self.revisit_position_N = assign_positions(self.revisit_position_N, pool.frame_N, self.config.seed)
         self.estimator.resize(pool.category_N + 1)  # code 0 is "no category"
@@ -118,8 +133,8 @@ class RunState:
         """Nothing rests any more: the rules by which prompts went to rest are not those of now."""
         lifecycle_N = self.rows["lifecycle_N"]
         lifecycle_N[lifecycle_N >= Lifecycle.MASTERED] = Lifecycle.ACTIVE
-        self.rows["reviews_N"][:] = 0
-        self.rows["mastered_draw_N"][:] = 0
+        for name in ("reviews_N", "mastered_draw_N", "unscored_N"):
+            self.rows[name][:] = 0
         self.lifecycle_start = self.seq
 
     def see_version(self, policy_version: int) -> None:

@@ -73,7 +73,7 @@ def state_regressions(state: RunState) -> Regressions | None:
 def state_prompts(state: RunState, rules: LifecycleConfig) -> tuple[int, tuple[PromptStatement, ...]]:
     """How many prompts are followed, and those that are listed or detected, the strongest evidence first."""
     table, mastered_draw_N = state.book.tickets, state.rows["mastered_draw_N"]
-    rows_M = np.flatnonzero((mastered_draw_N > 0) & state.pool.frame_N)
+    rows_M = np.flatnonzero((mastered_draw_N > 0) & state.frame_N)
     place_N = np.full(state.num_rows, -1, np.int64)
     place_N[rows_M] = np.arange(len(rows_M))
     unseen = [PURPOSE_CODE[purpose] for purpose in UNSEEN_BY_BELIEFS]

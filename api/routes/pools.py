@@ -261,13 +261,15 @@ async def _page(request: Request, pool: Pool, query: PromptQuery) -> PromptPage:
     """The page, in the pool's own order or in one that a run knows."""
     if query.cursor is not None and query.offset:
         raise InvalidRequest("give cursor or offset, not both")
-    of_pool = query.state is None or query.state in POOL_STATES
+    # A run has a quarantine of its own beside the pool's.
+    of_run = query.state == "quarantined" and query.run is not None
+    of_pool = query.state is None or (query.state in POOL_STATES and not of_run)
     wanted = PromptFilter(
         category=query.category,
         split=query.split,
         search=query.search,
         absent=query.state == "absent",
-        quarantined=True if query.state == "quarantined" else None,
+        quarantined=True if query.state == "quarantined" and not of_run else None,
     )
     descending = query.order == "desc"
     place: dict[str, Any] = {"limit": query.limit, "cursor": query.cursor, "offset": query.offset}

@@ -32,12 +32,18 @@ from tests.selector.engine_cases import Session, redraw, through_json
 
 NUM_ROWS = 11
 OUTCOMES = (0.0, 1.0, 0.5, None)
+UNSCORABLE = 7  # a prompt whose grader never has an opinion
 UNSEEN = (Purpose.HELDOUT, Purpose.CONTROL)
 
 
 def fingerprint(state: RunState) -> dict[str, Any]:
     """Everything a snapshot holds and everything worked out from it, cheaply comparable."""
-    arrays = {**state.rewindable(), **state.book.state(), "in_flight": state.in_flight_N}
+    arrays = {
+        **state.rewindable(),
+        **state.book.state(),
+        "in_flight": state.in_flight_N,
+        "quarantined": state.quarantined_N,
+    }
     return {
         **{name: array.tobytes() for name, array in arrays.items()},
         "open": sorted(state.book.open),
@@ -175,7 +181,7 @@ class CheckedRun(RuleBasedStateMachine):
         assert (event.inclusion_K > 0).all()
         assert (event.inclusion_K <= 1).all()
         assert event.inclusion_K.tolist() == np.minimum(expected.expected_N[event.row_K], 1).tolist()
-        frame_N = state.pool.frame_N
+        frame_N = state.frame_N
         blocked_N = frame_N & (state.in_flight_N > 0) & (not request.allow_repeat)
         eligible_N = frame_N & ~blocked_N
         assert not expected.expected_N[~eligible_N].any()
@@ -201,7 +207,7 @@ class CheckedRun(RuleBasedStateMachine):
 
     def owe(self, event: BatchDrawn) -> None:
         if len(event.row_K):
-            blocked_N = self.state.pool.frame_N & (self.state.in_flight_N > 0) & (not event.allow_repeat)
+            blocked_N = self.state.frame_N & (self.state.in_flight_N > 0) & (not event.allow_repeat)
             self.model.credit_N = np.where(blocked_N, self.model.credit_N + 1, 0)
 
     def ask_for_each_batch_again(self) -> None:
@@ -226,6 +232,8 @@ class CheckedRun(RuleBasedStateMachine):
     def rollout(self, ticket: int, attempt: int, n: int, fragment: int = 0) -> RolloutIn:
         """What rollout n of an attempt gave: the same whenever it is sent."""
         outcome = OUTCOMES[(7 * ticket + 3 * attempt + 5 * n) % len(OUTCOMES)]
+        if self.state.book.tickets["row"][ticket] == UNSCORABLE:
+            outcome = None
         status = RolloutStatus.ERROR if (ticket + attempt + 2 * n) % 7 == 0 else RolloutStatus.OK
         tokens = 100 * (n + 1) + 10 * attempt + fragment + 1
         return RolloutIn(n=n, fragment=fragment, outcome=outcome, reward=outcome, status=status, tokens=tokens)
@@ -319,6 +327,12 @@ class CheckedRun(RuleBasedStateMachine):
         assert (rows["mastered_draw_N"][rows["lifecycle_N"] == Lifecycle.MASTERED] > 0).all()
         assert (rows["mastered_draw_N"] <= self.state.train_draws + 1).all()
         assert (rows["failed_N"] <= rows["groups_N"]).all() or self.model.kept_beliefs
+
+    @invariant()
+    def only_what_never_scored_is_in_the_quarantine_of_the_run(self) -> None:
+        assert np.flatnonzero(self.state.quarantined_N).tolist() in ([], [UNSCORABLE])
+        assert self.state.config.policy.lifecycle is not None or not self.state.quarantined_N.any()
+        assert (self.state.rows["same_N"] <= self.state.rows["groups_N"]).all()
 
     @invariant()
     def blocked_prompts_are_owed_their_share(self) -> None:

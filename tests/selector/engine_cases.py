@@ -292,7 +292,8 @@ def redraw(state: RunState, request: DrawRequest, period: int | None) -> Drawn:
     period: the revisit period, which the batch says.
     """
     config, num_rows = state.config, state.num_rows
-    frame_N = (state.pool.split_N == Split.TRAIN) & ~state.pool.absent_N & ~state.pool.quarantined_N
+    frame_N = (state.pool.split_N == Split.TRAIN) & ~state.pool.absent_N
+    frame_N &= ~(state.pool.quarantined_N | state.quarantined_N)
     seen, rules = state.beliefs(), config.policy.lifecycle
     lifecycle_N = state.rows["lifecycle_N"].copy()
     if rules is not None:

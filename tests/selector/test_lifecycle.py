@@ -15,6 +15,7 @@ from selector.config import LifecycleConfig
 from selector.lifecycle import (
     Touched,
     failures_in_a_row,
+    find_cohorts,
     is_slip,
     least_passes,
     next_stage,
@@ -153,6 +154,14 @@ def test_a_report_that_touches_nothing_moves_nothing() -> None:
 # By age alone
 
 
+def test_mastered_prompts_wake_by_hand() -> None:
+    # P(p < 0.9) after 89 to 91 of 100 on a flat prior, 0.70, 0.58 and 0.44, and after 20 of 100.
+    beliefs = flat((89, 11), (90, 10), (91, 9), (20, 80))
+
+    assert waking_rows(np.full(4, MASTERED), beliefs, RULES).tolist() == [0, 1, 3]
+    assert waking_rows(np.full(4, DEFERRED), beliefs, RULES).tolist() == []
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(SEEN, min_size=1, max_size=12), st.sampled_from([0.5, 0.75, 0.9]))
 def test_mastered_prompts_wake_when_the_median_falls_below_the_level(seen: list[tuple[int, int]], level: float) -> None:
@@ -242,3 +251,36 @@ def test_failures_in_a_row_agree_with_a_loop(groups: list[tuple[int, bool]]) -> 
 def test_rules_that_cannot_be_are_refused(values: dict[str, float], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         LifecycleConfig(**values)  # type: ignore[arg-type]
+
+
+# Cohorts
+
+
+def test_cohorts_by_hand() -> None:
+    category_N = np.array([0, 1, -1, 0, 0, 1])
+    mastered_draw_N = np.array([1, 100, 101, 201, 3, 50])
+    could_N = np.array([True, True, True, True, True, False])
+
+    found = find_cohorts(category_N, mastered_draw_N, could_N, np.array([4, 5, 2, 0]))
+
+    assert found == [
+        {"category": 0, "block": 0, "members": 2, "places": [0, 3]},
+        {"category": 1, "block": 0, "members": 1, "places": []},
+        {"category": -1, "block": 1, "members": 1, "places": [2]},
+        {"category": 0, "block": 2, "members": 1, "places": []},
+    ]
+    assert find_cohorts(category_N, mastered_draw_N, could_N & False, np.array([4])) == []
+
+
+@given(st.lists(st.tuples(st.integers(-1, 2), st.integers(1, 350), st.booleans()), min_size=1, max_size=15))
+def test_cohorts_agree_with_a_loop(prompts: list[tuple[int, int, bool]]) -> None:
+    category, mastered, could = (np.array(values) for values in zip(*prompts, strict=True))
+    rows_K = np.arange(0, len(prompts), 2)
+
+    found = {(c["category"], c["block"]): c for c in find_cohorts(category, mastered, could, rows_K)}
+
+    names = [(int(c), (int(d) - 1) // 100) if can else None for c, d, can in prompts]
+    assert set(found) == set(names) - {None}
+    for name, cohort in found.items():
+        assert cohort["members"] == names.count(name)
+        assert cohort["places"] == [k for k, row in enumerate(rows_K.tolist()) if names[row] == name]

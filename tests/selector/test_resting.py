@@ -135,7 +135,11 @@ def test_prompts_at_rest_get_the_review_share_and_each_review_halves_their_part_
     go_on(session, solved, draws=3)
     assert stages(session) == [MASTERED] * 20 + [ACTIVE] * 20
     session.state.rows["reviews_N"][:10] = 2
-    drawn = redraw(session.state, session.request(3, 16), 1000)
+    request = session.request(3, 16)
+    event = session.engine.draw(request, now=0.0)
+    drawn = redraw(session.state, request, 1000)
+    assert event is not None
+    assert event.inclusion_K.tolist() == drawn.inclusion_K.tolist()
     chance_N = drawn.selected_inclusion_N
 
     assert chance_N[:20].sum() == pytest.approx(4)
