@@ -178,7 +178,7 @@ def test_the_learning_rate_rises_and_stays(tmp_path: Path) -> None:
 
 
 def test_further_passes_move_away_from_the_sampler_until_the_clip_holds(tmp_path: Path) -> None:
-    config = make_config(tmp_path, optimizer={"passes": 8, "learning_rate": 0.02, "warmup_steps": 0})
+    config = make_config(tmp_path, optimizer={"passes": 4, "learning_rate": 0.02, "warmup_steps": 0})
     policy, engine = make_policy(config)
     groups = make_groups(config, policy, engine)
     figures = policy.update(groups, step=0)
