@@ -155,7 +155,7 @@ def test_a_report_that_touches_nothing_moves_nothing() -> None:
 
 
 def test_mastered_prompts_wake_by_hand() -> None:
-    # P(p < 0.9) after 89 to 91 of 100 on a flat prior, 0.70, 0.58 and 0.44, and after 20 of 100.
+    # P(p < 0.9) after 89 to 91 of 100 on a flat prior, 0.69, 0.57 and 0.44, and after 20 of 100.
     beliefs = flat((89, 11), (90, 10), (91, 9), (20, 80))
 
     assert waking_rows(np.full(4, MASTERED), beliefs, RULES).tolist() == [0, 1, 3]

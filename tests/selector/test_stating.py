@@ -76,6 +76,26 @@ def test_a_prompt_that_regressed_is_listed_with_its_groups_since() -> None:
     assert session.state.rows["lifecycle_N"][3] != Lifecycle.MASTERED
 
 
+def test_groups_count_in_the_order_in_which_they_came() -> None:
+    session = solved_run()
+    passes, session_groups = [1.0, 0.0, 7.0, 8.0, 8.0, 3.0], list[float]()
+    while len(session_groups) < len(passes):
+        batch = session.draw(session.state.train_draws, 6)
+        for place, row in enumerate(batch.event.row_K.tolist()):
+            count = int(passes[len(session_groups)]) if row == 3 else 8
+            session_groups += [float(count)] if row == 3 else []
+            session.report(batch.first_ticket + place, rollouts(*[1.0] * count, *[0.0] * (8 - count)))
+
+    (found,) = stated(session).prompts
+
+    log_e = [
+        float(follow(np.zeros(6, np.int64), np.array(order), np.full(6, 8), LEVEL, 1).log_e_M[0])
+        for order in (passes, passes[::-1])
+    ]
+    assert found.log_e == pytest.approx(log_e[0])
+    assert abs(log_e[0] - log_e[1]) > 0.1
+
+
 def test_a_prompt_mastered_anew_begins_anew() -> None:
     session = solved_run()
     go_on(session, lambda row: FAILED if row == 3 else SOLVED, 6)
@@ -152,6 +172,27 @@ def test_cohorts_are_categories_by_time_of_mastery_with_one_observation_a_draw()
     assert logic.log_e == pytest.approx(cohort_log_e(np.array(failures["logic"]), LEVEL))
     assert algebra.log_e == pytest.approx(cohort_log_e(np.zeros(12), LEVEL))
     assert not logic.listed
+
+
+def test_credit_of_prompts_that_were_in_flight_makes_no_failure_count_twice() -> None:
+    session = solved_run()
+    waiting = []
+    for index in range(3, 15):
+        waiting.append(session.draw(index, 6))
+        if len(waiting) > 2:
+            for ticket in tickets_of(waiting.pop(0)):
+                session.report(ticket, rollouts(*[1.0] * 7, 0.0))
+    done = [batch for batch in session.state.batches[3:] if batch not in waiting]
+    assert max(batch.event.credit_K.max() for batch in done) > 0
+    failures: dict[int, list[float]] = {0: [], 1: []}
+    for batch in done:
+        for cohort in batch.event.cohorts:
+            total = sum(1 / 8 / pi for pi in batch.event.inclusion_K[cohort["places"]])
+            failures[cohort["category"]].append(total / cohort["members"])
+
+    for cohort_found in stated(session).cohorts:
+        category = ("algebra", "logic").index(str(cohort_found.category))
+        assert cohort_found.log_e == pytest.approx(cohort_log_e(np.array(failures[category]), LEVEL))
 
 
 def test_a_cohort_that_regressed_as_a_whole_is_listed() -> None:

@@ -103,10 +103,11 @@ def test_one_other_score_clears_a_prompt_for_good() -> None:
     assert find_suspects(session.state, 10) == ([], 0)
 
 
-def test_equal_outcomes_under_rewards_that_differ_are_no_constant_score() -> None:
-    session = new_run(1)
+def test_what_differs_in_rewards_or_in_outcomes_alone_is_no_constant_score() -> None:
+    session = new_run(2)
     shaped = [replace(r, reward=0.1 * n) for n, r in enumerate(rollouts(1.0, 1.0, 1.0, 1.0))]
-    go_on(session, {0: shaped}, SUSPECT_GROUPS + 1)
+    flattened = [replace(r, reward=1.0) for r in rollouts(1.0, 0.0, 1.0, 0.0)]
+    go_on(session, {0: shaped, 1: flattened}, SUSPECT_GROUPS + 1)
 
     assert find_suspects(session.state, 10) == ([], 0)
 
@@ -223,10 +224,21 @@ def test_what_is_no_scoring_failure_is_not_counted_as_one(sent: list[RolloutIn])
     assert quarantined(session) == []
 
 
+def test_a_single_rollout_without_a_score_is_no_scoring_failure() -> None:
+    session = new_run(4, rests=True)
+    for _ in range(6):
+        batch = session.draw(session.state.train_draws, 4, short="fill")
+        for place, row in enumerate(batch.event.row_K.tolist()):
+            sent = UNSCORED[:1] if row == 2 else rollouts(1.0, 0.0, 1.0, 0.0)
+            session.report(batch.first_ticket + place, sent, final=True)
+
+    assert quarantined(session) == []
+
+
 def test_groups_that_are_void_for_other_reasons_or_unseen_are_not_counted() -> None:
     session = new_run(4, rests=True)
+    go_on(session, {})
     for index in range(5):
-        go_on(session, {})
         for purpose in (Purpose.CONTROL, Purpose.PROBE):
             batch = session.draw(index, 4, purpose=purpose)
             for ticket in range(batch.first_ticket, batch.first_ticket + 4):
