@@ -60,6 +60,7 @@ def fold(state: RunState, event: Event) -> None:
             if state.config.policy.lifecycle != rules:
                 state.wake_all()
                 state.quarantined_N[:] = False
+                state.rows["unscored_N"][:] = 0
             state.config_hash = event.config_hash
             state.segment_start = state.seq
         case PoolRevised():

@@ -133,8 +133,8 @@ class RunState:
         """Nothing rests any more: the rules by which prompts went to rest are not those of now."""
         lifecycle_N = self.rows["lifecycle_N"]
         lifecycle_N[lifecycle_N >= Lifecycle.MASTERED] = Lifecycle.ACTIVE
-        for name in ("reviews_N", "mastered_draw_N", "unscored_N"):
-            self.rows[name][:] = 0
+        self.rows["reviews_N"][:] = 0
+        self.rows["mastered_draw_N"][:] = 0
         self.lifecycle_start = self.seq
 
     def see_version(self, policy_version: int) -> None:
