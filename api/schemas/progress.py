@@ -1,0 +1,69 @@
+"""Steps, checkpoints, restores and signals on the wire."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from api.schemas.base import MAX_BATCH_SIZE, Answer, Count, Finite, PromptKey, Request, Seconds
+from api.schemas.reports import Rejection
+
+
+class StepCosts(Request):
+    accelerators: Annotated[float, Field(allow_inf_nan=False, ge=0)] | None = None
+    generation_s: Seconds | None = None
+    scoring_s: Seconds | None = None
+    update_s: Seconds | None = None
+    weight_sync_s: Seconds | None = None
+    idle_s: Seconds | None = None
+    environment_s: dict[str, Seconds] | None = None
+    energy_j: Annotated[float, Field(allow_inf_nan=False, ge=0)] | None = None
+    peak_memory_bytes: dict[str, Count] | None = None
+
+
+class StepRequest(Request):
+    step: Count
+    policy_version: Count
+    trained: list[str] | None = Field(default=None, max_length=MAX_BATCH_SIZE)
+    weights_applied: bool | None = None
+    update_size: Finite | None = None
+    costs: StepCosts | None = None
+
+
+class StepAnswer(Answer):
+    step: int
+    branch: int
+    state: Literal["recorded", "duplicate"]
+    rejected: list[Rejection]
+
+
+class CheckpointRequest(Request):
+    step: Count
+
+
+class CheckpointInfo(Answer):
+    step: int
+    branch: int
+    position: int
+    created: bool = False
+
+
+class RestoreRequest(Request):
+    step: Count
+    beliefs: Literal["rewind", "keep"] = "rewind"
+    in_flight: Literal["reissue", "void"] = "reissue"
+    restore_id: str | None = Field(default=None, min_length=1, max_length=200)
+
+
+class RestoreAnswer(Answer):
+    step: int
+    branch: int
+    next_index: int
+    resume_from: int
+    lost: int
+    reissued: list[str]
+
+
+class SignalsRequest(Request):
+    policy_version: Count
+    features: Mapping[PromptKey, dict[str, Finite]]

@@ -1,0 +1,148 @@
+"""Runs and their settings on the wire."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from api.schemas.base import MAX_GROUP_SIZE, Answer, Count, Finite, Name, Request, Share
+
+
+class LifecycleRequest(Request):
+    """When prompts go to rest; `{}` takes the defaults, and without it none ever does."""
+
+    level: Annotated[float, Field(allow_inf_nan=False, ge=0.5, lt=1)] | None = None
+    sure: Annotated[float, Field(allow_inf_nan=False, gt=0.5, lt=1)] | None = None
+    hopeless: Annotated[float, Field(allow_inf_nan=False, ge=0, lt=1)] | None = None
+    groups: int | None = Field(default=None, ge=1, le=1_000_000)
+
+
+class PolicyRequest(Request):
+    """A preset and the parts of it to override; parts left out keep the preset's value.
+
+    A part that has no effect with the utility is refused.
+    """
+
+    preset: str = "midband"
+    estimator: str | None = None
+    estimator_options: dict[str, Finite] | None = None
+    utility: (
+        Literal[
+            "uniform",
+            "informative",
+            "gradient",
+            "variance",
+            "band",
+            "target",
+            "advantage",
+            "information",
+            "knapsack",
+            "pools",
+        ]
+        | None
+    ) = None
+    power: Annotated[float, Field(allow_inf_nan=False, gt=0, le=32)] | None = None
+    floor: Share | None = None
+    target: Share | None = None
+    low: Share | None = None
+    high: Share | None = None
+    reads: Literal["belief", "mean", "draw", "shuffled"] | None = None
+    design: Literal["proportional", "top"] | None = None
+    candidates: Annotated[float, Field(allow_inf_nan=False, ge=1, le=1_000_000)] | None = None
+    lifecycle: LifecycleRequest | None = None
+
+
+class RunSettings(Request):
+    """The parts of a run's configuration that a later change may touch."""
+
+    policy: PolicyRequest = PolicyRequest()
+    audit_share: Share = 0.1
+    weights: Literal["none", "horvitz_thompson", "clipped"] = "none"
+    max_lag: Count | None = None
+
+
+class StartFrom(Request):
+    """Another run on the pool whose beliefs warm this one's."""
+
+    run: Name
+    step: Count | None = None
+    discount: Share | None = None
+
+
+class RunRequest(RunSettings):
+    name: Name
+    pool: Name
+    group_size: int = Field(default=8, ge=1, le=MAX_GROUP_SIZE)
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    signal: Literal["reward", "outcome"] = "reward"
+    tolerance: Annotated[float, Field(allow_inf_nan=False, ge=0)] = 1e-6
+    min_rollouts: int = Field(default=2, ge=1, le=MAX_GROUP_SIZE)
+    feed: Literal["all", "informative_only"] = "all"
+    ticket_ttl_s: Annotated[float, Field(allow_inf_nan=False, gt=0)] | None = None
+    review_share: Share = 0.05
+    revisit_draws: int | None = Field(default=None, ge=1)
+    max_weight: Annotated[float, Field(allow_inf_nan=False, gt=0)] = 10.0
+    loss_aggregation: Literal["per_prompt", "per_sequence", "per_token"] = "per_prompt"
+    advantage: Literal["grpo", "dr_grpo", "rloo"] = "grpo"
+    start_from: StartFrom | None = None
+
+
+class ConfigRequest(Request):
+    """A change of a run's configuration in mid-run; a field left out stays as it is."""
+
+    policy: PolicyRequest | None = None
+    audit_share: Share | None = None
+    weights: Literal["none", "horvitz_thompson", "clipped"] | None = None
+    max_lag: Count | None = None
+
+
+class ClaimInfo(Answer):
+    type: Literal["exact", "unbiased", "modified", "empirical"]
+    objective: str
+    conditions: list[str]
+
+
+class RunCreated(Answer):
+    run: str
+    config: dict[str, object]
+    config_hash: str
+    claim: ClaimInfo
+
+
+class TicketCounts(Answer):
+    open: int
+    reported: int
+    void: int
+
+
+class RolloutCounts(Answer):
+    issued: int
+    reported: int
+    scored: int
+    unscored: int
+    error: int
+    truncated: int
+
+
+class InformativeCounts(Answer):
+    groups: int
+    reported_groups: int
+    rate: float | None
+
+
+class RunInfo(Answer):
+    run: str
+    pool: str
+    config: dict[str, object]
+    config_hash: str
+    claim: ClaimInfo
+    branch: int
+    policy_version: int
+    step: int | None
+    revisit_draws: int | None
+    tickets: TicketCounts
+    rollouts: RolloutCounts
+    tokens: dict[str, int]
+    informative: InformativeCounts
+    states: dict[str, int]
+    alarms: list[dict[str, object]]
+    suspects: list[dict[str, object]]
