@@ -6,6 +6,9 @@ MidbandError
 ├── ServiceUnavailable     no usable answer within the caller's patience: no connection, 5xx, or 429 to the end
 ├── UnreadableAnswer       an answer came, and it is not of this contract
 ├── MissingExtra           an optional library is not installed
+├── ShortBatch             a draw gave fewer tickets than the trainer can do with
+├── RanksDisagree          processes of one trainer hold different batches
+├── ReportsRefused         the service did not take groups that an adapter reported
 └── RequestRefused         the service answered 4xx or 501: `code`, `detail`, `status`, `request_id`
     ├── NotAllowed         401, 403: the key is missing or lacks the scope
     ├── NotFound           404: no such pool, run, prompt or batch, or outside the key's scope
@@ -62,6 +65,26 @@ class UnreadableAnswer(MidbandError):
 
 class MissingExtra(MidbandError):
     """A part of midband needs a library that is not installed; the message names the extra that brings it."""
+
+
+class ShortBatch(MidbandError):
+    """A draw gave fewer tickets than a trainer of fixed shapes can do with; `reason` is the service's."""
+
+    def __init__(self, detail: str, *, reason: str | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _revive, (type(self), self.detail, {"reason": self.reason})
+
+
+class RanksDisagree(MidbandError):
+    """Processes of one trainer hold different batches; nothing of this batch may be trained on."""
+
+
+class ReportsRefused(MidbandError):
+    """The service did not take groups that an adapter reported: tickets closed or unknown, values that contradict."""
 
 
 class RequestRefused(MidbandError):
