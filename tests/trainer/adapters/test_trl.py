@@ -4,6 +4,8 @@ TRL comes with the `trl` extra; without it these tests are skipped, and say so.
 """
 
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,8 @@ trl = pytest.importorskip("trl", reason="TRL is not trained with: pip install 'm
 datasets = pytest.importorskip("datasets", reason="TRL needs datasets: pip install 'midband[trl]'")
 
 import midband  # noqa: E402
+from api.serve import serving  # noqa: E402
+from api.settings import Settings  # noqa: E402
 from tests.trainer.tiny import WANTED, make_model, make_tokenizer  # noqa: E402
 from trainer.adapters.trl import SelectedGRPOTrainer, Selection, prompt_key  # noqa: E402
 from trainer.client import Client  # noqa: E402
@@ -199,3 +203,38 @@ def test_a_group_that_the_service_does_not_take_stops_the_run(service: Client, t
     trainer.reward_funcs[0] = closing
     with pytest.raises(ReportsRefused, match=r"report_conflict|ticket_closed"):
         trainer.train()
+
+
+def launch(url: str, folder: Path, how: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+    command += ["--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0"]
+    command += ["-m", "tests.trainer.adapters.ranks_of_trl", url, str(folder), how]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    settings = Settings(database_url=f"sqlite:///{tmp_path / 'midband.db'}", port=0, log_level="warning")
+    with serving(settings) as url:
+        yield url
+
+
+def test_two_ranks_train_on_one_set_of_tickets(server: str, tmp_path: Path) -> None:
+    make_model().save_pretrained(tmp_path / "model")
+    done = launch(server, tmp_path, "same")
+    assert done.returncode == 0, done.stderr[-3000:]
+    with Client(server) as client:
+        states = Counter((t.purpose, t.state) for t in tickets_of(client, "tiny") if t.reason != "never_started")
+        assert sum(n for (purpose, _), n in states.items() if purpose != "heldout") == 9
+        assert states["heldout", "reported"] == 12
+        assert {state for _, state in states} == {"reported"}
+        assert client.run("tiny").rollouts.scored == (9 + 12) * GROUP_SIZE
+
+
+def test_ranks_with_different_batches_stop_before_they_train(server: str, tmp_path: Path) -> None:
+    make_model().save_pretrained(tmp_path / "model")
+    done = launch(server, tmp_path, "differs")
+    assert done.returncode != 0
+    assert "is not the same on all ranks: [1] of 2 differ from rank 0" in done.stderr
+    with Client(server) as client:
+        assert client.run("tiny").rollouts.reported == 0
