@@ -7,6 +7,7 @@ transport    the service inside this process                errors      everythi
 rollout/     engines that turn tickets into groups          replay/     policies compared on a record of outcomes
 training/    around the reference GRPO loop                 learner/    the small model that it trains, its puzzles
 demo/        that model trained under two policies          charts      what all pictures share
+selection/   drawn batches as data sets and samplers        adapters/   other people's trainers, a file for each
 
 It sees the wire contract, `api.schemas`, and nothing else of the service.
 """

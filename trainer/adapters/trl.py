@@ -70,6 +70,8 @@ class SelectedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     def __init__(self, *args: Any, selection: Selection, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         _refuse_settings(self.args, self.train_dataset, self.eval_dataset)
+        if selection.options.get("weights", "none") != "none":
+            raise InvalidRequest("weights: TRL has no place to apply them; leave the run's weights at 'none'")
         self._selection = selection
         self._outcome = _place_of_outcome(selection.outcome, self.reward_func_names)
         self.args.ignore_data_skip = True  # the run knows where it stands; skipping would ask for past batches anew
