@@ -16,6 +16,7 @@ import numpy as np
 
 from selector.designs import permutation
 from selector.randomness import Stream, stream
+from selector.scans import in_turn
 
 NO_POSITION = -1
 
@@ -54,7 +55,8 @@ def due(position_N: np.ndarray, index: int, period: int) -> np.ndarray:
     """(N,) bool: rows whose turn it is at this index, position ≡ index mod period. Raises ValueError for period < 1."""
     if period < 1:
         raise ValueError(f"the revisit period must be >= 1, got {period}")
-    due_N: np.ndarray = (position_N >= 0) & (position_N % period == index % period)
+    due_N = np.empty(len(position_N), bool)
+    in_turn(position_N, index % period, period, due_N)
     return due_N
 
 
