@@ -119,16 +119,22 @@ def add_units(pi_N: np.ndarray, unit: int, above: int, units_N: np.ndarray, leve
     """One unit more for rows whose remainder lies in a part above `above`; the rows in that part go to `level`, in
     order. Returns how many these are.
     """
-    found = 0
-    for row in range(len(pi_N)):
-        value, units = pi_N[row], units_N[row]
-        part = np.int64((value * unit - units) * BINS)
-        if part >= above and value > 0.0 and units < unit:
-            if part > above:
-                units_N[row] = units + 1
-            else:
-                level[found] = row
-                found += 1
+    found, size = 0, len(pi_N)
+    for base in range(0, size, LANES):
+        stop = min(base + LANES, size)
+        near = 0
+        for row in range(base, stop):
+            near += 1 if np.int64((pi_N[row] * unit - units_N[row]) * BINS) == above else 0
+        if near:
+            for row in range(base, stop):
+                value, units = pi_N[row], units_N[row]
+                if value > 0.0 and units < unit and np.int64((value * unit - units) * BINS) == above:
+                    level[found] = row
+                    found += 1
+        for row in range(base, stop):
+            value, units = pi_N[row], units_N[row]
+            is_above = np.int64((value * unit - units) * BINS) > above
+            units_N[row] = units + np.int64(is_above & (value > 0.0) & (units < unit))
     return found
 
 
