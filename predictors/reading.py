@@ -155,15 +155,20 @@ def _read_rows(
     """The formulas of `experts.aged`, and of an average with the newest level, written to the last four arrays.
 
     level_J: NUM_LEVELS numbers a category. Several short loops over a block instead of one, each with few arrays: the
-    compiler works on many rows at a time only where it can tell that they do not overlap.
+    compiler works on many rows at a time only where it can tell that they do not overlap; and slices, in which it can
+    tell that a place is not counted from the end.
     """
     size = last_N.shape[0]
     work = np.empty(_WORK, np.float32)
     level_I = np.empty(NUM_LEVELS * BLOCK_ROWS, np.float32)
     for start in range(0, size, BLOCK_ROWS):
-        count = min(BLOCK_ROWS, size - start)
+        stop = min(start + BLOCK_ROWS, size)
+        count = stop - start
+        last_b, category_b, lag_b = last_N[start:stop], category_N[start:stop], lag_N[start:stop]
+        alpha_b, beta_b, speed_b = alpha_N[start:stop], beta_N[start:stop], speed_N[start:stop]
+        mean_b, variance_b, n_eff_b = mean_N[start:stop], variance_N[start:stop], n_eff_N[start:stop]
         for i in range(count):
-            place = NUM_LEVELS * category_N[start + i]
+            place = NUM_LEVELS * category_b[i]
             level_I[NUM_LEVELS * i] = level_J[place]
             level_I[NUM_LEVELS * i + 1] = level_J[place + 1]
             level_I[NUM_LEVELS * i + 2] = level_J[place + 2]
@@ -174,16 +179,16 @@ def _read_rows(
             work[_NEWEST_MEAN + i] = level_I[NUM_LEVELS * i + 2]
             work[_NEWEST_VARIANCE + i] = level_I[NUM_LEVELS * i + 3]
         for i in range(count):
-            last = last_N[start + i]
+            last = last_b[i]
             tried = np.int64(1) if last > NEVER else np.int64(0)
             lag = (version - last if version > last else np.int64(0)) * tried
-            lag_N[start + i] = lag + tried - 1  # NEVER where it was not tried
+            lag_b[i] = lag + tried - 1  # NEVER where it was not tried
             work[_LAG + i] = np.float32(lag)
             work[_TRIED + i] = np.float32(tried)
         for i in range(count):
-            work[_ALPHA + i] = alpha_N[start + i]
-            work[_BETA + i] = beta_N[start + i]
-            work[_SPEED + i] = speed_N[start + i]
+            work[_ALPHA + i] = alpha_b[i]
+            work[_BETA + i] = beta_b[i]
+            work[_SPEED + i] = speed_b[i]
         for i in range(count):
             versions = work[_LAG + i]
             first_alpha, first_beta = work[_FIRST_ALPHA + i], work[_FIRST_BETA + i]
@@ -212,8 +217,8 @@ def _read_rows(
             work[_BETA + i] = variance if variance < most else most
             work[_SPEED + i] = own * work[_TRIED + i]
         for i in range(count):
-            mean_N[start + i] = work[_ALPHA + i]
+            mean_b[i] = work[_ALPHA + i]
         for i in range(count):
-            variance_N[start + i] = work[_BETA + i]
+            variance_b[i] = work[_BETA + i]
         for i in range(count):
-            n_eff_N[start + i] = work[_SPEED + i]
+            n_eff_b[i] = work[_SPEED + i]

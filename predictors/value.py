@@ -107,9 +107,11 @@ def _informative_rows(mean_N: FloatArray, variance_N: FloatArray, group_size: in
     size, bad = mean_N.shape[0], 0
     work = np.empty(_WORK)
     for start in range(0, size, LOOP_ROWS):
-        count = min(LOOP_ROWS, size - start)
+        stop = min(start + LOOP_ROWS, size)
+        count = stop - start
+        mean_b, variance_b, result_b = mean_N[start:stop], variance_N[start:stop], result_N[start:stop]
         for i in range(count):
-            mean, variance = mean_N[start + i], variance_N[start + i]
+            mean, variance = mean_b[i], variance_b[i]
             rest = 1.0 - mean
             overlap = variance / (mean * rest)
             bad += 0 if mean > 0.0 and mean < 1.0 and variance >= 0.0 and overlap <= MOST_OVERLAP else 1
@@ -118,16 +120,21 @@ def _informative_rows(mean_N: FloatArray, variance_N: FloatArray, group_size: in
             work[_PASS + i] = mean - mean * overlap
             work[_FAIL + i] = rest - rest * overlap
         for i in range(count):
-            work[_ALL_PASS + i] = mean_N[start + i]  # becomes E[p^G] times the product of denominators
-            work[_ALL_FAIL + i] = 1.0 - mean_N[start + i]  # and this E[(1-p)^G]
+            work[_ALL_PASS + i] = mean_b[i]  # becomes E[p^G] times the product of denominators
+            work[_ALL_FAIL + i] = 1.0 - mean_b[i]  # and this E[(1-p)^G]
             work[_BELOW + i] = 1.0
-        for j in range(1, group_size):
+        if group_size % 2 == 0:  # its factors come by twos
+            for i in range(count):
+                work[_ALL_PASS + i] *= work[_PASS + i] + work[_OVERLAP + i]
+                work[_ALL_FAIL + i] *= work[_FAIL + i] + work[_OVERLAP + i]
+        for j in range(2 - group_size % 2, group_size, 2):
             for i in range(count):
                 overlap = work[_OVERLAP + i]
-                work[_ALL_PASS + i] *= work[_PASS + i] + j * overlap
-                work[_ALL_FAIL + i] *= work[_FAIL + i] + j * overlap
-                work[_BELOW + i] *= 1.0 + (j - 1) * overlap
-            if j % RESCALE_EVERY == 0:
+                one, two = j * overlap, (j + 1) * overlap
+                work[_ALL_PASS + i] *= (work[_PASS + i] + one) * (work[_PASS + i] + two)
+                work[_ALL_FAIL + i] *= (work[_FAIL + i] + one) * (work[_FAIL + i] + two)
+                work[_BELOW + i] *= (1.0 + (j - 1) * overlap) * (1.0 + one)
+            if j % RESCALE_EVERY < 2:
                 for i in range(count):
                     work[_ALL_PASS + i] /= work[_BELOW + i]
                     work[_ALL_FAIL + i] /= work[_BELOW + i]
@@ -136,7 +143,7 @@ def _informative_rows(mean_N: FloatArray, variance_N: FloatArray, group_size: in
             alike = (work[_ALL_PASS + i] + work[_ALL_FAIL + i]) / work[_BELOW + i]
             alike = 1.0 - alike
             alike = alike if alike > 0.0 else 0.0
-            result_N[start + i] = alike if alike < 1.0 else 1.0
+            result_b[i] = alike if alike < 1.0 else 1.0
     return bad
 
 
@@ -144,12 +151,26 @@ def raised(value_N: FloatArray, power: float) -> FloatArray:
     """value^power for values >= 0, by multiplication where the power is a small whole number. Returns (N,)."""
     if not (power.is_integer() and 1.0 <= power <= MAX_MULTIPLIED):
         return np.asarray(value_N**power)
-    result_N, times = value_N.copy(), int(power)
-    for bit in f"{times:b}"[1:]:
-        result_N *= result_N
-        if bit == "1":
-            result_N *= value_N
+    result_N = np.empty_like(value_N)
+    _multiply_up(value_N, np.array([bit == "1" for bit in f"{int(power):b}"[1:]]), result_N)
     return result_N
+
+
+@compiled
+def _multiply_up(value_N: FloatArray, bits: np.ndarray, result_N: FloatArray) -> None:
+    """The power of which these are the binary digits after the first, written to `result_N`."""
+    size = value_N.shape[0]
+    for start in range(0, size, LOOP_ROWS):
+        stop = min(start + LOOP_ROWS, size)
+        value_b, result_b = value_N[start:stop], result_N[start:stop]
+        for i in range(stop - start):
+            result_b[i] = value_b[i]
+        for bit in bits:
+            for i in range(stop - start):
+                result_b[i] *= result_b[i]
+            if bit:
+                for i in range(stop - start):
+                    result_b[i] *= value_b[i]
 
 
 def expected_outcome_variance(mean_N: FloatArray, variance_N: FloatArray) -> FloatArray:

@@ -97,7 +97,7 @@ def integer_sizes(pi_N: np.ndarray, n: int) -> np.ndarray:
     if not 0 <= n <= MAX_PLACES:
         raise ValueError(f"a design fills 0 to {MAX_PLACES} places, got {n}")
     units_N, many_b = np.empty(len(pi_N), np.int64), np.zeros(BINS, np.int64)
-    least, largest, total = whole_units(pi_N, UNIT, units_N, many_b)
+    least, largest, total = whole_units(pi_N, float(UNIT), units_N, many_b)
     if not abs(total - n) <= SUM_TOLERANCE * max(n, 1):
         raise ValueError(f"inclusion probabilities add up to {total!r}, not to {n}")
     if not (least >= 0.0 and largest <= 1.0):
@@ -127,7 +127,7 @@ def _round_up(pi_N: np.ndarray, units_N: np.ndarray, many_b: np.ndarray, left: i
     last = int(np.searchsorted(from_top_b, left))
     part = BINS - 1 - last
     level = np.empty(int(many_b[part]), np.int64)
-    add_units(pi_N, UNIT, part, units_N, level)
+    add_units(pi_N, float(UNIT), part, units_N, level)
     missing = left - int(from_top_b[last] - many_b[part])
     remainder = pi_N[level] * UNIT - units_N[level]
     units_N[level[np.argsort(-remainder, kind="stable")[:missing]]] += 1

@@ -227,7 +227,7 @@ def _check_utility(utility_N: np.ndarray, frame: DrawFrame) -> None:
 
 def _classes(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan, eligible_N: np.ndarray) -> Classes:
     # A due row takes its place from the review share, whatever its state.
-    resting_N = eligible_N & ((frame.resting_code_N != RestingCode.NONE) | frame.due_N)
+    resting_N = eligible_N & ((frame.resting_code_N != int(RestingCode.NONE)) | frame.due_N)
     if plan.exact_uniform:
         resting_N = np.zeros_like(eligible_N)
     gain_N = np.empty(len(eligible_N))
@@ -364,7 +364,7 @@ def _reason(
     unblocked = _classes(frame, classes.utility_N, plan, frame.frame_N).counts
     fill = plan.short == "fill"
     free = count_places(unblocked, size=plan.size, audit=audit, review=review, fill=fill, unit=1)
-    at_work_N = frame.frame_N & (plan.exact_uniform | (frame.resting_code_N == RestingCode.NONE))
+    at_work_N = frame.frame_N & (plan.exact_uniform | (frame.resting_code_N == int(RestingCode.NONE)))
     some_at_work, some_free = bool(at_work_N.any()), bool(at_work_N[classes.gain_N > 0].any())
     if classes.counts.total == 0 or free.total == plan.size or (some_at_work and not some_free):
         return ShortReason.ALL_IN_FLIGHT

@@ -97,7 +97,7 @@ def due_revisits(state: RunState, period: int, lifecycle_N: np.ndarray | None = 
     last_draw_N = state.rows["last_draw_N"]
     forgotten_N = last_draw_N <= max(state.train_draws + 1 - period, 0)  # 0: never drawn
     stage_N = state.rows["lifecycle_N"] if lifecycle_N is None else lifecycle_N
-    waiting_N = forgotten_N | (stage_N >= Lifecycle.MASTERED)
+    waiting_N = forgotten_N | (stage_N >= int(Lifecycle.MASTERED))
     waiting_N &= state.frame_N
     return due_now(state.revisit_position_N, state.rows["overdue_N"], waiting_N, state.train_draws, period)
 
@@ -263,7 +263,8 @@ def _period(state: RunState, request: DrawRequest, num_frame: int) -> int:
 
 def _resting_codes(lifecycle_N: np.ndarray) -> np.ndarray:
     """0 for prompts that take part, 1 for mastered, 2 for deferred."""
-    return np.maximum(lifecycle_N.astype(np.int16) - int(Lifecycle.ACTIVE), 0).astype(np.uint8)
+    active = np.uint8(Lifecycle.ACTIVE)
+    return np.maximum(lifecycle_N, active) - active
 
 
 def _waited(state: RunState, due_N: np.ndarray, period: int) -> np.ndarray:
@@ -289,8 +290,8 @@ def _credit(
 def _digest(state: RunState, request: DrawRequest, drawn: Drawn, weight_K: np.ndarray | None) -> str:
     """SHA-256 over what was drawn; the same for equal draws of a run, on whatever branch."""
     digest = hashlib.sha256(f"{state.run}|{request.key}|{request.group_size}|{state.config_hash}".encode())
-    for row, audit in zip(drawn.rows_K.tolist(), drawn.audit_K.tolist(), strict=True):
-        digest.update(f"|{len(state.pool.keys[row])}:{state.pool.keys[row]}:{audit:d}".encode())
+    marks = zip((state.pool.keys[row] for row in drawn.rows_K.tolist()), drawn.audit_K.tolist(), strict=True)
+    digest.update("".join(f"|{len(key)}:{key}:{audit:d}" for key, audit in marks).encode())
     digest.update(np.ascontiguousarray(drawn.inclusion_K, np.float64).tobytes())
     if weight_K is not None:
         digest.update(np.ascontiguousarray(weight_K, np.float64).tobytes())

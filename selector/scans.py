@@ -9,8 +9,11 @@ import numpy as np
 
 from predictors.compiled import compiled
 
-LANES = 64
+LANES = 256
 """Partial sums side by side, so that no addition waits for the one before."""
+
+STRIDE = LANES + 16
+"""From one set of lanes to the next, in one array so that the compiler sees that they lie apart."""
 
 DEPTH = 64
 """Rows of one lane that make up a group of `group_maxima`, LANES apart."""
@@ -18,43 +21,40 @@ DEPTH = 64
 BINS = 4096
 """Equal parts of [0, 1) by which remainders are counted."""
 
-BLOCK = 1024
-"""Rows that are counted together when one row in so many is looked for."""
+BLOCK = 128
+"""Rows that are counted together when single rows are looked for."""
+
+# Sets of lanes of `group_maxima`: four values, their largest so far, two sums, and one each of the others.
+_VALUE, _TOP, _SUM, _MASS, _LEAST, _MOST = 0, 4 * STRIDE, 8 * STRIDE, 10 * STRIDE, 11 * STRIDE, 12 * STRIDE
+_SURE = 13 * STRIDE
 
 
 @compiled
 def class_totals(utility_N: np.ndarray, gain_N: np.ndarray) -> tuple[float, float]:
     """Over rows with a gain above 0: the largest utility, and Σ gain."""
-    top, total = np.zeros(LANES), np.zeros(LANES)
     size = len(gain_N)
-    whole = size - size % LANES
-    for base in range(0, whole, LANES):
-        for lane in range(LANES):
-            value = utility_N[base + lane] if gain_N[base + lane] > 0.0 else 0.0
-            top[lane] = value if value > top[lane] else top[lane]
-        for lane in range(LANES):
-            total[lane] += gain_N[base + lane]
-    for row in range(whole, size):
-        lane = row - whole
-        value = utility_N[row] if gain_N[row] > 0.0 else 0.0
-        top[lane] = max(top[lane], value)
-        total[lane] += gain_N[row]
-    return top.max(), total.sum()
+    work = np.zeros(2 * STRIDE)
+    for base in range(0, size, LANES):
+        width = min(LANES, size - base)
+        gain_L, utility_L = gain_N[base : base + width], utility_N[base : base + width]
+        for lane in range(width):
+            value = utility_L[lane] if gain_L[lane] > 0.0 else 0.0
+            work[lane] = value if value > work[lane] else work[lane]
+            work[STRIDE + lane] += gain_L[lane]
+    return work[:LANES].max(), work[STRIDE : STRIDE + LANES].sum()
 
 
 @compiled
 def weighted_total(utility_N: np.ndarray, gain_N: np.ndarray, scale: float) -> float:
     """Σ (utility / scale) · gain over rows with a gain above 0."""
-    total = np.zeros(LANES)
     size = len(gain_N)
-    whole = size - size % LANES
-    for base in range(0, whole, LANES):
-        for lane in range(LANES):
-            gain = gain_N[base + lane]
-            total[lane] += utility_N[base + lane] / scale * gain if gain > 0.0 else 0.0
-    for row in range(whole, size):
-        if gain_N[row] > 0.0:
-            total[row - whole] += utility_N[row] / scale * gain_N[row]
+    total = np.zeros(LANES)
+    for base in range(0, size, LANES):
+        width = min(LANES, size - base)
+        gain_L, utility_L = gain_N[base : base + width], utility_N[base : base + width]
+        for lane in range(width):
+            gain = gain_L[lane]
+            total[lane] += utility_L[lane] / scale * gain if gain > 0.0 else 0.0
     return total.sum()
 
 
@@ -62,79 +62,74 @@ def weighted_total(utility_N: np.ndarray, gain_N: np.ndarray, scale: float) -> f
 def mixed_sizes(
     utility_N: np.ndarray, gain_N: np.ndarray, scale: float, by_utility: float, by_gain: float, size_N: np.ndarray
 ) -> float:
-    """size = by_utility · (utility / scale) · gain + by_gain · gain, written to `size_N`; returns the largest."""
-    top = np.zeros(LANES)
+    """size = gain · (by_utility · utility / scale + by_gain), written to `size_N`; returns the largest."""
     size = len(gain_N)
-    whole = size - size % LANES
-    for base in range(0, whole, LANES):
-        for lane in range(LANES):
-            gain = gain_N[base + lane]
-            value = gain * (utility_N[base + lane] / scale * by_utility + by_gain) if gain > 0.0 else 0.0
-            size_N[base + lane] = value
-        for lane in range(LANES):
-            value = size_N[base + lane]
+    top = np.zeros(LANES)
+    for base in range(0, size, LANES):
+        width = min(LANES, size - base)
+        gain_L, size_L, utility_L = gain_N[base : base + width], size_N[base : base + width], utility_N[base : base + width]
+        for lane in range(width):
+            gain = gain_L[lane]
+            value = gain * (utility_L[lane] / scale * by_utility + by_gain) if gain > 0.0 else 0.0
+            size_L[lane] = value
             top[lane] = value if value > top[lane] else top[lane]
-    for row in range(whole, size):
-        gain = gain_N[row]
-        size_N[row] = gain * (utility_N[row] / scale * by_utility + by_gain) if gain > 0.0 else 0.0
-        top[row - whole] = max(top[row - whole], size_N[row])
     return top.max()
 
 
 @compiled
-def whole_units(pi_N: np.ndarray, unit: int, units_N: np.ndarray, many_b: np.ndarray) -> tuple[float, float, float]:
+def whole_units(pi_N: np.ndarray, unit: float, units_N: np.ndarray, many_b: np.ndarray) -> tuple[float, float, float]:
     """⌊π · unit⌋, written to `units_N`, and how many remainders fall into each of BINS parts, added to `many_b`.
 
     Counted are rows that can take one unit more: π > 0 and not at `unit`. Returns the least and the largest π and Σπ.
     """
     size = len(pi_N)
-    least, top, total = np.full(LANES, np.inf), np.full(LANES, -np.inf), np.zeros(LANES)
-    whole = size - size % LANES
-    for base in range(0, whole, LANES):
-        for lane in range(LANES):
-            total[lane] += pi_N[base + lane]
-        for lane in range(LANES):
-            value = pi_N[base + lane]
-            least[lane] = value if value < least[lane] else least[lane]
-            top[lane] = value if value > top[lane] else top[lane]
-    for row in range(whole, size):
-        value = pi_N[row]
-        total[row - whole] += value
-        least[row - whole] = min(least[row - whole], value)
-        top[row - whole] = max(top[row - whole], value)
-    smallest, largest, sum_pi = least.min(), top.max(), total.sum()
-    if not (smallest >= 0.0 and largest <= 1.0):
-        return smallest, largest, sum_pi
-    for row in range(size):
-        units_N[row] = np.int64(pi_N[row] * unit)
-    for row in range(size):
-        value, units = pi_N[row], units_N[row]
-        if value > 0.0 and units < unit:
-            many_b[np.int64((value * unit - units) * BINS)] += 1
-    return smallest, largest, sum_pi
+    work = np.empty(4 * STRIDE)
+    for lane in range(LANES):
+        work[lane], work[STRIDE + lane], work[2 * STRIDE + lane] = np.inf, -np.inf, 0.0
+    for base in range(0, size, LANES):
+        width = min(LANES, size - base)
+        pi_L, units_L = pi_N[base : base + width], units_N[base : base + width]
+        for lane in range(width):
+            value = pi_L[lane]
+            work[lane] = value if value < work[lane] else work[lane]
+            work[STRIDE + lane] = value if value > work[STRIDE + lane] else work[STRIDE + lane]
+            work[2 * STRIDE + lane] += value
+            exact = value * unit
+            work[3 * STRIDE + lane] = (exact - np.floor(exact)) * BINS if value > 0.0 and value < 1.0 else -1.0
+        for lane in range(width):
+            units_L[lane] = np.int64(pi_L[lane] * unit)
+        for lane in range(width):
+            part = np.int64(work[3 * STRIDE + lane])
+            if part >= 0:
+                many_b[part] += 1
+    least, largest = work[:LANES].min(), work[STRIDE : STRIDE + LANES].max()
+    return least, largest, work[2 * STRIDE : 2 * STRIDE + LANES].sum()
 
 
 @compiled
-def add_units(pi_N: np.ndarray, unit: int, above: int, units_N: np.ndarray, level: np.ndarray) -> int:
+def add_units(pi_N: np.ndarray, unit: float, above: int, units_N: np.ndarray, level: np.ndarray) -> int:
     """One unit more for rows whose remainder lies in a part above `above`; the rows in that part go to `level`, in
-    order. Returns how many these are.
+    order. Returns how many these are. Rows as in `whole_units`.
     """
     found, size = 0, len(pi_N)
+    part = np.empty(LANES)
     for base in range(0, size, LANES):
-        stop = min(base + LANES, size)
+        width = min(LANES, size - base)
+        pi_L, units_L = pi_N[base : base + width], units_N[base : base + width]
+        for lane in range(width):
+            value = pi_L[lane]
+            exact = value * unit
+            part[lane] = np.floor((exact - np.floor(exact)) * BINS) if value > 0.0 and value < 1.0 else -1.0
         near = 0
-        for row in range(base, stop):
-            near += 1 if np.int64((pi_N[row] * unit - units_N[row]) * BINS) == above else 0
+        for lane in range(width):
+            near += 1 if part[lane] == above else 0
         if near:
-            for row in range(base, stop):
-                value, units = pi_N[row], units_N[row]
-                if value > 0.0 and units < unit and np.int64((value * unit - units) * BINS) == above:
-                    level[found] = row
+            for lane in range(width):
+                if part[lane] == above:
+                    level[found] = base + lane
                     found += 1
-        for row in range(base, stop):
-            value, units = pi_N[row], units_N[row]
-            is_above = np.int64((value * unit - units) * BINS) > above
-            units_N[row] = units + np.int64(is_above & (value > 0.0) & (units < unit))
+        for lane in range(width):
+            units_L[lane] += 1 if part[lane] > above else 0
     return found
 
 
@@ -162,24 +157,27 @@ def block_sums(units_N: np.ndarray, rotation: int, width: int, unit: int, sum_B:
 def gains(credit_N: np.ndarray, eligible_N: np.ndarray, gain_N: np.ndarray) -> None:
     """1+c for eligible rows and 0 for others, written to `gain_N`."""
     for row in range(len(credit_N)):
-        gain_N[row] = 1.0 + credit_N[row] if eligible_N[row] else 0.0
+        gain_N[row] = (1.0 + credit_N[row]) * np.float64(eligible_N[row])
 
 
 @compiled
 def with_fillers(
-    units_N: np.ndarray,
-    gain_N: np.ndarray,
-    unit: float,
-    share: float,
-    selected_N: np.ndarray,
-    inclusion_N: np.ndarray,
+    units_N: np.ndarray, gain_N: np.ndarray, unit: float, share: float, selected_N: np.ndarray, inclusion_N: np.ndarray
 ) -> None:
     """selected = units / unit, and inclusion = selected + (1 − selected) · share where there is a gain."""
-    for row in range(len(units_N)):
-        selected_N[row] = units_N[row] / unit
-    for row in range(len(units_N)):
-        selected = selected_N[row]
-        inclusion_N[row] = selected + ((1.0 - selected) * share if gain_N[row] > 0.0 else 0.0)
+    size, inverse = len(units_N), 1.0 / unit  # exact: a power of two
+    work = np.empty(LANES)
+    for base in range(0, size, LANES):
+        width = min(LANES, size - base)
+        gain_L, inclusion_L, selected_L = gain_N[base : base + width], inclusion_N[base : base + width], selected_N[base : base + width]
+        units_L = units_N[base : base + width]
+        for lane in range(width):
+            work[lane] = units_L[lane] * inverse
+        for lane in range(width):
+            selected_L[lane] = work[lane]
+        for lane in range(width):
+            added = (1.0 - work[lane]) * share if gain_L[lane] > 0.0 else 0.0
+            inclusion_L[lane] = work[lane] + added
 
 
 @compiled
@@ -230,42 +228,51 @@ def group_maxima(
     and the largest prediction, and how many have an inclusion of 1 or more.
     """
     size = len(inclusion_N)
-    base_sum, mass_sum = np.zeros(LANES), np.zeros(LANES)
-    least, most, sure = np.full(LANES, np.inf), np.full(LANES, -np.inf), np.zeros(LANES, np.int64)
-    work = np.empty((4, LANES + 8))
-    top = np.empty((4, LANES + 8))
+    work = np.zeros(14 * STRIDE)
+    for lane in range(LANES):
+        work[_LEAST + lane], work[_MOST + lane] = np.inf, -np.inf
     for group in range(0, top_QG.shape[1], LANES):
         start = group * DEPTH
-        top[:] = -1.0
+        for lane in range(LANES):
+            work[_TOP + lane] = work[_TOP + STRIDE + lane] = -1.0
+            work[_TOP + 2 * STRIDE + lane] = work[_TOP + 3 * STRIDE + lane] = -1.0
         for base in range(start, min(start + LANES * DEPTH, size), LANES):
             width = min(LANES, size - base)
+            credit_L, eligible_L, inclusion_L = credit_N[base : base + width], eligible_N[base : base + width], inclusion_N[base : base + width]
+            predicted_L = predicted_N[base : base + width]
             for lane in range(width):
-                work[0, lane] = 1.0 + credit_N[base + lane] if eligible_N[base + lane] else 0.0
+                work[_MASS + lane] = (1.0 + credit_L[lane]) * np.float64(eligible_L[lane])
             for lane in range(width):
-                mass_sum[lane] += work[0, lane]
-                sure[lane] += 1 if work[0, lane] > 0.0 and inclusion_N[base + lane] >= 1.0 else 0
-            for lane in range(width):
-                predicted = predicted_N[base + lane]
-                is_in = work[0, lane] > 0.0
-                least[lane] = predicted if is_in and predicted < least[lane] else least[lane]
-                most[lane] = predicted if is_in and predicted > most[lane] else most[lane]
-            for lane in range(width):
-                fall = work[0, lane] * predicted_N[base + lane]
-                base_sum[lane] += fall
-                work[1, lane] = work[0, lane] - fall
-                work[0, lane] = fall
-            for lane in range(width):
-                expected = inclusion_N[base + lane]
+                mass, predicted, expected = work[_MASS + lane], predicted_L[lane], inclusion_L[lane]
+                fall = mass * predicted
+                rise = mass - fall
                 weight = 1.0 / expected if expected != np.floor(expected) else 0.0
-                work[2, lane] = work[0, lane] * weight
-                work[3, lane] = work[1, lane] * weight
+                work[_VALUE + lane] = fall
+                work[_VALUE + STRIDE + lane] = rise
+                work[_VALUE + 2 * STRIDE + lane] = fall * weight
+                work[_VALUE + 3 * STRIDE + lane] = rise * weight
+                work[_SURE + lane] += 1.0 if (mass > 0.0) & (expected >= 1.0) else 0.0
+                low = predicted if mass > 0.0 else np.inf
+                high = predicted if mass > 0.0 else -np.inf
+                work[_LEAST + lane] = low if low < work[_LEAST + lane] else work[_LEAST + lane]
+                work[_MOST + lane] = high if high > work[_MOST + lane] else work[_MOST + lane]
+            for lane in range(width):
+                work[_SUM + lane] += work[_VALUE + lane]
+                work[_SUM + STRIDE + lane] += work[_MASS + lane]
             for q in range(4):
+                value_L, top_L = work[_VALUE + q * STRIDE :], work[_TOP + q * STRIDE :]
                 for lane in range(width):
-                    top[q, lane] = work[q, lane] if work[q, lane] > top[q, lane] else top[q, lane]
+                    top_L[lane] = value_L[lane] if value_L[lane] > top_L[lane] else top_L[lane]
         for q in range(4):
             for lane in range(LANES):
-                top_QG[q, group + lane] = top[q, lane]
-    return base_sum.sum(), mass_sum.sum(), least.min(), most.max(), sure.sum()
+                top_QG[q, group + lane] = work[_TOP + q * STRIDE + lane]
+    return (
+        work[_SUM : _SUM + LANES].sum(),
+        work[_SUM + STRIDE : _SUM + STRIDE + LANES].sum(),
+        work[_LEAST : _LEAST + LANES].min(),
+        work[_MOST : _MOST + LANES].max(),
+        np.int64(work[_SURE : _SURE + LANES].sum()),
+    )
 
 
 @compiled
