@@ -97,12 +97,12 @@ def integer_sizes(pi_N: np.ndarray, n: int) -> np.ndarray:
     if not 0 <= n <= MAX_PLACES:
         raise ValueError(f"a design fills 0 to {MAX_PLACES} places, got {n}")
     units_N, many_b = np.empty(len(pi_N), np.int64), np.zeros(BINS, np.int64)
-    least, largest, total = whole_units(pi_N, float(UNIT), units_N, many_b)
+    least, largest, total, whole = whole_units(pi_N, float(UNIT), units_N, many_b)
     if not abs(total - n) <= SUM_TOLERANCE * max(n, 1):
         raise ValueError(f"inclusion probabilities add up to {total!r}, not to {n}")
     if not (least >= 0.0 and largest <= 1.0):
         raise ValueError("inclusion probabilities must be in [0, 1]")
-    left = n * UNIT - int(units_N.sum())
+    left = n * UNIT - whole
     if 0 < left <= int(many_b.sum()):
         _round_up(pi_N, units_N, many_b, left)
         return units_N
@@ -191,7 +191,10 @@ def systematic(units_N: np.ndarray, order: KeyedOrder, start: int) -> np.ndarray
     the whole pool; rows are looked at in the blocks that are hit.
     Raises ValueError for units or a start out of range.
     """
-    n, over = divmod(int(units_N.sum()), UNIT)
+    width = order.block_rows
+    sum_B = np.empty(len(order.block_B), np.int64)
+    fits = len(units_N) == order.num_rows and block_sums(units_N, order.rotation, width, UNIT, sum_B)
+    n, over = divmod(int(sum_B.sum() if fits else units_N.sum()), UNIT)
     if over or len(units_N) != order.num_rows:
         raise ValueError(
             f"units of {len(units_N)} rows are no whole number of places for {order.num_rows} rows: {over}"
@@ -200,9 +203,7 @@ def systematic(units_N: np.ndarray, order: KeyedOrder, start: int) -> np.ndarray
         raise ValueError(f"start must be in [0, 2**40), got {start}")
     if n == 0:
         return np.zeros(0, np.int64)
-    width = order.block_rows
-    sum_B = np.empty(len(order.block_B), np.int64)
-    if not block_sums(units_N, order.rotation, width, UNIT, sum_B):
+    if not fits:
         raise ValueError("units must be in [0, 2**40]: a row cannot fill more than one place")
     end_B = np.cumsum(sum_B[order.block_B])
     grid_n = start + UNIT * np.arange(n, dtype=np.int64)

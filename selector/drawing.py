@@ -94,12 +94,16 @@ def due_revisits(state: RunState, period: int, lifecycle_N: np.ndarray | None = 
     """
     if not period or state.config.policy.utility == "uniform":
         return np.zeros(state.num_rows, bool)
-    last_draw_N = state.rows["last_draw_N"]
-    forgotten_N = last_draw_N <= max(state.train_draws + 1 - period, 0)  # 0: never drawn
+    position_N, overdue_N = state.revisit_position_N, state.rows["overdue_N"]
+    in_turn = state.revisit_row_P[state.train_draws % period :: period]
+    rows = np.union1d(in_turn, np.flatnonzero(overdue_N))  # often some dozens: only these can be due
     stage_N = state.rows["lifecycle_N"] if lifecycle_N is None else lifecycle_N
-    waiting_N = forgotten_N | (stage_N >= int(Lifecycle.MASTERED))
-    waiting_N &= state.frame_N
-    return due_now(state.revisit_position_N, state.rows["overdue_N"], waiting_N, state.train_draws, period)
+    forgotten = state.rows["last_draw_N"][rows] <= max(state.train_draws + 1 - period, 0)  # 0: never drawn
+    waiting = forgotten | (stage_N[rows] >= Lifecycle.MASTERED)
+    in_frame = state.pool.frame_N[rows] & ~state.quarantined_N[rows]
+    due_N = np.zeros(state.num_rows, bool)
+    due_N[rows] = due_now(position_N[rows], overdue_N[rows], waiting & in_frame, state.train_draws, period)
+    return due_N
 
 
 def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDrawn:
@@ -108,7 +112,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     is_train = request.purpose is Purpose.TRAIN
     heldout = request.purpose is Purpose.HELDOUT
     frame_N = state.pool.heldout_N if heldout else state.frame_N
-    period = _period(state, request, int(frame_N.sum())) if is_train else state.revisit_draws
+    period = _period(state, request, int(np.count_nonzero(frame_N))) if is_train else state.revisit_draws
     beliefs = state.beliefs()
     informative_N = informative_probability(beliefs.mean_N, beliefs.variance_N, request.group_size)
     lifecycle_N, rules = state.rows["lifecycle_N"], config.policy.lifecycle
@@ -264,7 +268,8 @@ def _period(state: RunState, request: DrawRequest, num_frame: int) -> int:
 def _resting_codes(lifecycle_N: np.ndarray) -> np.ndarray:
     """0 for prompts that take part, 1 for mastered, 2 for deferred."""
     active = np.uint8(Lifecycle.ACTIVE)
-    return np.maximum(lifecycle_N, active) - active
+    code_N: np.ndarray = np.maximum(lifecycle_N, active) - active
+    return code_N
 
 
 def _waited(state: RunState, due_N: np.ndarray, period: int) -> np.ndarray:

@@ -146,9 +146,7 @@ def observation_ranges(
     )
 
 
-def _largest_sum(
-    columns: tuple[Floats, Integers, Floats, Bools], quantity: int, top_QG: Floats, count: int
-) -> float:
+def _largest_sum(columns: tuple[Floats, Integers, Floats, Bools], quantity: int, top_QG: Floats, count: int) -> float:
     """Sum of the `count` largest values of a quantity of `scans.values_above`, or of all where those are fewer.
 
     The count-th largest of the groups' maxima is no larger than the count-th largest value: only groups with a larger

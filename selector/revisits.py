@@ -16,7 +16,6 @@ import numpy as np
 
 from selector.designs import permutation
 from selector.randomness import Stream, stream
-from selector.scans import in_turn
 
 NO_POSITION = -1
 
@@ -51,19 +50,26 @@ def assign_positions(position_N: np.ndarray, frame_N: np.ndarray, seed: int) -> 
     return assigned_N
 
 
+def rows_by_position(position_N: np.ndarray) -> np.ndarray:
+    """(P,) int64: the row at each position, so that those whose turn it is are every period-th of them."""
+    rows = np.flatnonzero(position_N != NO_POSITION)
+    row_P = np.empty(len(rows), np.int64)
+    row_P[position_N[rows]] = rows
+    return row_P
+
+
 def due(position_N: np.ndarray, index: int, period: int) -> np.ndarray:
     """(N,) bool: rows whose turn it is at this index, position ≡ index mod period. Raises ValueError for period < 1."""
     if period < 1:
         raise ValueError(f"the revisit period must be >= 1, got {period}")
-    due_N = np.empty(len(position_N), bool)
-    in_turn(position_N, index % period, period, due_N)
+    due_N: np.ndarray = (position_N >= 0) & (position_N % period == index % period)
     return due_N
 
 
 def due_now(
     position_N: np.ndarray, overdue_N: np.ndarray, waiting_N: np.ndarray, index: int, period: int
 ) -> np.ndarray:
-    """(N,) bool: rows whose turn it is or that missed an earlier one, blocked ones among them.
+    """(N,) bool: rows whose turn it is or that missed an earlier one, blocked ones among them. N is any rows.
 
     waiting_N: (N,) bool, the rows that have turns at present, such as those at rest; the others are not due, and a
     turn that they missed is forgotten.

@@ -1,6 +1,6 @@
 """The loops over a whole pool that a draw makes, compiled: sums, sizes, units of chance, largest values.
 
-Called by `designs`, `targets`, `draw`, `revisits`, `observations` and `drawing`, which say what the numbers mean and
+Called by `designs`, `targets`, `draw`, `observations` and `drawing`, which say what the numbers mean and
 check them. Knows arrays only. Sums are taken in LANES interleaved parts, in an order that the number of rows alone
 decides. Axes: N rows of the pool.
 """
@@ -15,7 +15,7 @@ LANES = 256
 STRIDE = LANES + 16
 """From one set of lanes to the next, in one array so that the compiler sees that they lie apart."""
 
-DEPTH = 64
+DEPTH = 32
 """Rows of one lane that make up a group of `group_maxima`, LANES apart."""
 
 BINS = 4096
@@ -55,7 +55,7 @@ def weighted_total(utility_N: np.ndarray, gain_N: np.ndarray, scale: float) -> f
         for lane in range(width):
             gain = gain_L[lane]
             total[lane] += utility_L[lane] / scale * gain if gain > 0.0 else 0.0
-    return total.sum()
+    return float(total.sum())
 
 
 @compiled
@@ -67,22 +67,29 @@ def mixed_sizes(
     top = np.zeros(LANES)
     for base in range(0, size, LANES):
         width = min(LANES, size - base)
-        gain_L, size_L, utility_L = gain_N[base : base + width], size_N[base : base + width], utility_N[base : base + width]
+        gain_L, size_L, utility_L = (
+            gain_N[base : base + width],
+            size_N[base : base + width],
+            utility_N[base : base + width],
+        )
         for lane in range(width):
             gain = gain_L[lane]
             value = gain * (utility_L[lane] / scale * by_utility + by_gain) if gain > 0.0 else 0.0
             size_L[lane] = value
             top[lane] = value if value > top[lane] else top[lane]
-    return top.max()
+    return float(top.max())
 
 
 @compiled
-def whole_units(pi_N: np.ndarray, unit: float, units_N: np.ndarray, many_b: np.ndarray) -> tuple[float, float, float]:
+def whole_units(
+    pi_N: np.ndarray, unit: float, units_N: np.ndarray, many_b: np.ndarray
+) -> tuple[float, float, float, int]:
     """⌊π · unit⌋, written to `units_N`, and how many remainders fall into each of BINS parts, added to `many_b`.
 
-    Counted are rows that can take one unit more: π > 0 and not at `unit`. Returns the least and the largest π and Σπ.
+    Counted are rows that can take one unit more: π > 0 and not at `unit`. Returns the least and the largest π, Σπ and Σ
+    units.
     """
-    size = len(pi_N)
+    size, whole = len(pi_N), 0
     work = np.empty(4 * STRIDE)
     for lane in range(LANES):
         work[lane], work[STRIDE + lane], work[2 * STRIDE + lane] = np.inf, -np.inf, 0.0
@@ -99,11 +106,13 @@ def whole_units(pi_N: np.ndarray, unit: float, units_N: np.ndarray, many_b: np.n
         for lane in range(width):
             units_L[lane] = np.int64(pi_L[lane] * unit)
         for lane in range(width):
+            whole += units_L[lane]
+        for lane in range(width):
             part = np.int64(work[3 * STRIDE + lane])
             if part >= 0:
                 many_b[part] += 1
     least, largest = work[:LANES].min(), work[STRIDE : STRIDE + LANES].max()
-    return least, largest, work[2 * STRIDE : 2 * STRIDE + LANES].sum()
+    return least, largest, work[2 * STRIDE : 2 * STRIDE + LANES].sum(), whole
 
 
 @compiled
@@ -169,7 +178,11 @@ def with_fillers(
     work = np.empty(LANES)
     for base in range(0, size, LANES):
         width = min(LANES, size - base)
-        gain_L, inclusion_L, selected_L = gain_N[base : base + width], inclusion_N[base : base + width], selected_N[base : base + width]
+        gain_L, inclusion_L, selected_L = (
+            gain_N[base : base + width],
+            inclusion_N[base : base + width],
+            selected_N[base : base + width],
+        )
         units_L = units_N[base : base + width]
         for lane in range(width):
             work[lane] = units_L[lane] * inverse
@@ -204,28 +217,13 @@ def rows_of_rank(mask_N: np.ndarray, rank_J: np.ndarray, row_J: np.ndarray) -> N
 
 
 @compiled
-def in_turn(position_N: np.ndarray, turn: int, period: int, due_N: np.ndarray) -> None:
-    """position mod period = turn and position >= 0, written to `due_N`.
-
-    Positions are far below 2⁵³, so the quotient in floats is off by one at most.
-    """
-    inverse = 1.0 / period
-    for row in range(len(position_N)):
-        position = position_N[row]
-        rest = position - period * np.int64(np.float64(position) * inverse)
-        rest = rest + period if rest < 0 else rest
-        rest = rest - period if rest >= period else rest
-        due_N[row] = (rest == turn) & (position >= 0)
-
-
-@compiled
 def group_maxima(
     inclusion_N: np.ndarray, credit_N: np.ndarray, predicted_N: np.ndarray, eligible_N: np.ndarray, top_QG: np.ndarray
-) -> tuple[float, float, float, float, int]:
+) -> tuple[float, float, float, float, float]:
     """The largest of each of the four quantities of `values_above` in each group of up to DEPTH rows, −1 without one.
 
-    A group is every LANES-th of LANES · DEPTH rows. Returns, over eligible rows, Σ (1+c) · predicted, Σ (1+c), the least
-    and the largest prediction, and how many have an inclusion of 1 or more.
+    A group is every LANES-th of LANES · DEPTH rows. Returns, over eligible rows, Σ (1+c) · predicted, Σ (1+c), the
+    least and the largest prediction, and how many have an inclusion of 1 or more.
     """
     size = len(inclusion_N)
     work = np.zeros(14 * STRIDE)
@@ -238,7 +236,11 @@ def group_maxima(
             work[_TOP + 2 * STRIDE + lane] = work[_TOP + 3 * STRIDE + lane] = -1.0
         for base in range(start, min(start + LANES * DEPTH, size), LANES):
             width = min(LANES, size - base)
-            credit_L, eligible_L, inclusion_L = credit_N[base : base + width], eligible_N[base : base + width], inclusion_N[base : base + width]
+            credit_L, eligible_L, inclusion_L = (
+                credit_N[base : base + width],
+                eligible_N[base : base + width],
+                inclusion_N[base : base + width],
+            )
             predicted_L = predicted_N[base : base + width]
             for lane in range(width):
                 work[_MASS + lane] = (1.0 + credit_L[lane]) * np.float64(eligible_L[lane])
@@ -271,7 +273,7 @@ def group_maxima(
         work[_SUM + STRIDE : _SUM + STRIDE + LANES].sum(),
         work[_LEAST : _LEAST + LANES].min(),
         work[_MOST : _MOST + LANES].max(),
-        np.int64(work[_SURE : _SURE + LANES].sum()),
+        work[_SURE : _SURE + LANES].sum(),
     )
 
 
@@ -318,4 +320,5 @@ def pool_counts(
     for row in range(len(category_N)):
         if frame_N[row]:
             category_C[category_N[row] + 1] += 1
-            bin_D[min(np.int64(pass_rate_N[row] * len(bin_D)), last)] += 1
+            place = np.int64(pass_rate_N[row] * len(bin_D))
+            bin_D[place if place < last else last] += 1

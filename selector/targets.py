@@ -122,7 +122,7 @@ def selected_inclusion(classes: Classes, *, selected: int, review: int, floor: f
     # The rows at rest are often few: they are taken out, and the active ones are the pool without them.
     others = classes.take(np.flatnonzero(others_N))
     gain_active_N = classes.gain_N.copy()
-    gain_active_N[classes.resting_N] = 0.0
+    gain_active_N[np.flatnonzero(classes.resting_N)] = 0.0
     need_others = need_active = 0.0
     if spare > 0.0:
         whole = float(classes.gain_N.sum())

@@ -14,7 +14,9 @@ def slow(moment: Moment, columns: Columns, category_N: np.ndarray) -> Beliefs:
     tried_N = columns.last_N != NEVER
     lag_N = np.where(tried_N, np.maximum(moment.version - columns.last_N, 0), 0)
     lag = lag_N.astype(np.float32)
-    first_alpha, first_beta = (level.astype(np.float32)[category_N] for level in (moment.first.alpha, moment.first.beta))
+    first_alpha, first_beta = (
+        level.astype(np.float32)[category_N] for level in (moment.first.alpha, moment.first.beta)
+    )
     newest_mean = moment.newest.mean.astype(np.float32)[category_N]
     newest_variance = moment.newest.overlap * moment.newest.mean * (1.0 - moment.newest.mean)
     newest_variance = newest_variance.astype(np.float32)[category_N]
@@ -58,7 +60,9 @@ def test_the_loop_gives_what_whole_arrays_give(
         beta_N=rng.uniform(-2, 9, num_rows).astype(np.float32),
         speed_N=rng.uniform(0, 5, num_rows).astype(np.float32),
     )
-    levels = [Levels(alpha=rng.uniform(0.05, 3, num_categories), beta=rng.uniform(0.05, 3, num_categories)) for _ in "ab"]
+    levels = [
+        Levels(alpha=rng.uniform(0.05, 3, num_categories), beta=rng.uniform(0.05, 3, num_categories)) for _ in "ab"
+    ]
     moment = Moment(
         version=100,
         drift=drift,
