@@ -22,7 +22,11 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     Other threads of Python run meanwhile. A division by zero gives an infinity or NaN, as in numpy, and an index is not
     checked: callers see to both.
     """
-    return cast(Callable[P, R], njit(cache=True, nogil=True, error_model="numpy")(function))
+    try:
+        kernel = njit(cache=True, nogil=True, error_model="numpy")(function)
+    except RuntimeError:  # no folder can be written to, as in a sealed container: every process compiles for itself
+        kernel = njit(nogil=True, error_model="numpy")(function)
+    return cast(Callable[P, R], kernel)
 
 
 KEPT_BYTES = 32 * 2**20 - 2**13

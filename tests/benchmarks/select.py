@@ -2,7 +2,7 @@
 
 Beside it in the same run: a numpy pass over the beliefs of the same pool, taken in turn with the draws; and what
 trainers do today, a loop of Python over all tasks for every single draw, and draws from the Beta belief of every
-candidate. The loop runs in full on the smallest pool; on larger ones a part of it does, and its figure is scaled up and
+candidate. Seconds are the processor's, so that other load of the machine does not count. The loop runs in full on the smallest pool; on larger ones a part of it does, and its figure is scaled up and
 says so.
 """
 
@@ -153,9 +153,9 @@ def _alternating(call: Callable[[], object], mean_N: np.ndarray, times: int) -> 
 
 
 def _timed(call: Callable[[], object]) -> float:
-    begin = time.perf_counter()
+    begin = time.thread_time()
     call()
-    return time.perf_counter() - begin
+    return time.thread_time() - begin
 
 
 def _loop(num_rows: int) -> tuple[float, dict[str, object]]:
@@ -164,7 +164,7 @@ def _loop(num_rows: int) -> tuple[float, dict[str, object]]:
     draws = max(1, min(BATCH_SIZE, LOOPED_TASKS // num_tasks))
     rng = random.Random(0)
     last_means = [k % (GROUP_SIZE + 1) / GROUP_SIZE for k in range(num_tasks)]
-    begin, drawn = time.perf_counter(), set[int]()
+    begin, drawn = time.thread_time(), set[int]()
     for _ in range(draws):
         rows, weights = [], []
         for row, mean in enumerate(last_means):
@@ -172,7 +172,7 @@ def _loop(num_rows: int) -> tuple[float, dict[str, object]]:
                 rows.append(row)
                 weights.append(1.0 if 0.25 <= mean <= 0.75 else 0.2)
         drawn.add(rng.choices(rows, weights)[0])
-    seconds = time.perf_counter() - begin
+    seconds = time.thread_time() - begin
     scale = BATCH_SIZE / draws * num_rows / num_tasks
     return seconds * scale, {"draws_run": draws, "tasks_run": num_tasks, "extrapolated": scale != 1.0}
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from predictors.base import NEVER, Beliefs
-from predictors.compiled import keep_pages
 from predictors.levels import Levels
 from predictors.reading import BLOCK_ROWS, LEAST_PARAMETER, MAX_OVERLAP, MEAN_EDGE, MIN_N_EFF, Columns, Moment
 
@@ -78,8 +77,3 @@ def test_the_loop_gives_what_whole_arrays_give(
 
     for name in ("mean_N", "variance_N", "n_eff_N", "lag_N", "source_N"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name, strict=True)
-
-
-def test_keeping_pages_keeps_no_memory() -> None:
-    for _ in range(10_000):
-        keep_pages()
