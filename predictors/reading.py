@@ -1,4 +1,4 @@
-"""Reads the mixture's beliefs of a whole pool, as every draw does: float32, in blocks that stay in the cache.
+"""Reads the mixture's beliefs of a whole pool, as every draw does: float32, one compiled loop over the rows.
 
 The average of a row's experts is kept beside them and aged as one belief, with the speed of their average; against
 ageing each expert and averaging then, this changed the log loss of a real run by less than 1e-4.
@@ -11,14 +11,15 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from predictors.base import NEVER, Beliefs, IntArray
+from predictors.base import NEVER, Beliefs, FloatArray, IntArray
+from predictors.compiled import compiled, keep_pages
 from predictors.levels import Levels
 
 Float32Array = npt.NDArray[np.float32]
 Int32Array = npt.NDArray[np.int32]
 
-BLOCK_ROWS = 8192
-"""Rows read at once: a dozen float32 arrays of this length (384 KiB) fit in a second-level cache."""
+BLOCK_ROWS = 512
+"""Rows read at once: the float32 numbers of this many (26 KiB) fit in a first-level cache."""
 
 LEAST_PARAMETER = 0.05
 """Least alpha and beta of a belief."""
@@ -31,6 +32,24 @@ MAX_OVERLAP = 0.999
 
 MIN_N_EFF = 1e-3
 """Least effective rollouts of a tried prompt, so that 0 means never tried."""
+
+# The same as float32, which the loop works in.
+_ONE = np.float32(1.0)
+_LEAST_PARAMETER = np.float32(LEAST_PARAMETER)
+_LEAST_MEAN, _LARGEST_MEAN = np.float32(MEAN_EDGE), np.float32(1.0 - MEAN_EDGE)
+_MAX_OVERLAP = np.float32(MAX_OVERLAP)
+_MIN_N_EFF = np.float32(MIN_N_EFF)
+
+NUM_LEVELS, _FOUR = 4, np.uint32(4)
+"""What is looked up by category: alpha and beta of the first level, mean and variance of the newest."""
+
+_STRIDE = BLOCK_ROWS + 16
+"""From one number of a block to the next: not a page, as addresses that are whole pages apart wait for each other."""
+
+# Where a block's numbers begin in the loop's working memory: one array, so that the compiler sees that they lie apart.
+_ALPHA, _BETA, _SPEED, _LAG, _TRIED = 0, _STRIDE, 2 * _STRIDE, 3 * _STRIDE, 4 * _STRIDE
+_FIRST_ALPHA, _FIRST_BETA, _NEWEST_MEAN, _NEWEST_VARIANCE = 5 * _STRIDE, 6 * _STRIDE, 7 * _STRIDE, 8 * _STRIDE
+_WORK = 9 * _STRIDE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +101,7 @@ class Moment:
     def read(self, columns: Columns, category_N: Int32Array) -> Beliefs:
         """Beliefs of these rows, as fresh arrays."""
         size = category_N.shape[0]
+        keep_pages()
         beliefs = Beliefs(
             mean_N=np.empty(size),
             variance_N=np.empty(size),
@@ -89,92 +109,110 @@ class Moment:
             lag_N=np.empty(size, dtype=np.int64),
             source_N=np.empty(size, dtype=np.uint8),
         )
+        np.greater(columns.last_N, NEVER, out=beliefs.source_N.view(np.bool_))
         mean_C = self.newest.mean
         variance_C = self.newest.overlap * mean_C * (1.0 - mean_C)
-        table_QC = np.array([self.first.alpha, self.first.beta, mean_C, variance_C], dtype=np.float32)
-        for start in range(0, size, BLOCK_ROWS):
-            block = slice(start, start + BLOCK_ROWS)
-            part = Beliefs(
-                mean_N=beliefs.mean_N[block],
-                variance_N=beliefs.variance_N[block],
-                n_eff_N=beliefs.n_eff_N[block],
-                lag_N=beliefs.lag_N[block],
-                source_N=beliefs.source_N[block],
-            )
-            self._read_block(columns.take(block), _looked_up(table_QC, category_N[block]), part)
+        _read_rows(
+            columns.last_N,
+            columns.alpha_N,
+            columns.beta_N,
+            columns.speed_N,
+            category_N,
+            np.stack([self.first.alpha, self.first.beta, mean_C, variance_C], axis=1).astype(np.float32).ravel(),
+            self.version,
+            np.float32(4.0 * max(self.drift, 0.0)),
+            np.float32(4.0 * max(-self.drift, 0.0)),
+            np.float32(4.0 * self.process_noise),
+            np.float32(self.return_rate),
+            np.float32(self.jump_share),
+            beliefs.mean_N,
+            beliefs.variance_N,
+            beliefs.n_eff_N,
+            beliefs.lag_N,
+        )
         return beliefs
 
-    def _read_block(self, columns: Columns, levels: list[Float32Array], out: Beliefs) -> None:
-        """The formulas of `experts.aged`, and of an average with the newest level, most of them in place."""
-        lag_N = _lags(self.version, columns.last_N, out)
-        first_alpha_N, first_beta_N, newest_mean_N, newest_variance_N = levels
-        alpha_N = np.maximum(columns.alpha_N + first_alpha_N, LEAST_PARAMETER)
-        beta_N = np.maximum(columns.beta_N + first_beta_N, LEAST_PARAMETER)
-        total_N = alpha_N + beta_N
-        total_N += 1.0
-        odds_N = lag_N * (4.0 * abs(self.drift))
-        odds_N += 1.0
-        if self.drift >= 0.0:
-            alpha_N *= odds_N
-        else:
-            beta_N *= odds_N
-        beta_N += alpha_N
-        mean_N = np.divide(alpha_N, beta_N, out=alpha_N)
-        wander_N = np.multiply(lag_N, columns.speed_N, out=odds_N)
-        wander_N *= 4.0 * self.process_noise
-        overlap_N = np.multiply(wander_N, total_N, out=beta_N)
-        overlap_N += 1.0
-        wander_N += 1.0
-        total_N *= wander_N
-        overlap_N /= total_N
 
-        own_N = np.divide(1.0, overlap_N, out=total_N)  # rollouts, with 1 and the category's among them
-        own_N -= first_alpha_N + first_beta_N + 1.0
-        np.maximum(own_N, MIN_N_EFF, out=own_N)
-        own_N *= out.source_N
-        out.n_eff_N[:] = own_N
+@compiled
+def _read_rows(
+    last_N: IntArray,
+    alpha_N: Float32Array,
+    beta_N: Float32Array,
+    speed_N: Float32Array,
+    category_N: Int32Array,
+    level_J: Float32Array,
+    version: int,
+    rise: np.float32,
+    fall: np.float32,
+    noise: np.float32,
+    return_rate: np.float32,
+    jump_share: np.float32,
+    mean_N: FloatArray,
+    variance_N: FloatArray,
+    n_eff_N: FloatArray,
+    lag_N: IntArray,
+) -> None:
+    """The formulas of `experts.aged`, and of an average with the newest level, written to the last four arrays.
 
-        spread_N = _spread(mean_N, wander_N)
-        variance_N = np.multiply(spread_N, overlap_N, out=overlap_N)
-        if self.jump_share > 0.0:
-            jumped_N = np.multiply(lag_N, self.return_rate, out=lag_N)
-            jumped_N /= jumped_N + 1.0
-            jumped_N *= self.jump_share
-            apart_N = newest_mean_N - mean_N
-            moved_N = apart_N * jumped_N
-            variance_N += jumped_N * (apart_N * apart_N + newest_variance_N - variance_N)
-            variance_N -= moved_N * moved_N
-            mean_N += moved_N
-            spread_N = _spread(mean_N, wander_N)
-        spread_N *= MAX_OVERLAP
-        out.variance_N[:] = np.minimum(variance_N, spread_N, out=variance_N)
-        np.maximum(mean_N, MEAN_EDGE, out=mean_N)
-        out.mean_N[:] = np.minimum(mean_N, 1.0 - MEAN_EDGE, out=mean_N)
-
-
-def _lags(version: int, last_N: IntArray, out: Beliefs) -> Float32Array:
-    """Versions since the evidence of each row, 0 for a row without any; fills in lag and source of the beliefs."""
-    whole_N, tried_N = out.lag_N, out.source_N
-    np.greater(last_N, NEVER, out=tried_N.view(np.bool_))
-    np.subtract(version, last_N, out=whole_N)
-    np.maximum(whole_N, 0, out=whole_N)
-    whole_N *= tried_N
-    lag_N = whole_N.astype(np.float32)
-    whole_N += tried_N
-    whole_N -= 1  # now NEVER where it was not tried
-    return lag_N
-
-
-def _spread(mean_N: Float32Array, out_N: Float32Array) -> Float32Array:
-    """m (1 - m), written to out."""
-    np.subtract(1.0, mean_N, out=out_N)
-    out_N *= mean_N
-    return out_N
-
-
-def _looked_up(table_QC: Float32Array, category_N: Int32Array) -> list[Float32Array]:
-    """Columns of the table by category, (1,) each where there is but one category."""
-    if table_QC.shape[1] == 1:
-        return list(table_QC)
-    place_N = category_N.astype(np.intp)
-    return [level_C.take(place_N) for level_C in table_QC]
+    level_J: NUM_LEVELS numbers a category. Several short loops over a block instead of one, each with few arrays: the
+    compiler works on many rows at a time only where it can tell that they do not overlap; and slices, in which it can
+    tell that a place is not counted from the end.
+    """
+    size = last_N.shape[0]
+    work = np.empty(_WORK, np.float32)
+    level_I = np.empty(NUM_LEVELS * BLOCK_ROWS, np.float32)
+    for start in range(0, size, BLOCK_ROWS):
+        stop = min(start + BLOCK_ROWS, size)
+        count = stop - start
+        last_b, category_b, lag_b = last_N[start:stop], category_N[start:stop], lag_N[start:stop]
+        alpha_b, beta_b, speed_b = alpha_N[start:stop], beta_N[start:stop], speed_N[start:stop]
+        mean_b, variance_b, n_eff_b = mean_N[start:stop], variance_N[start:stop], n_eff_N[start:stop]
+        for i in range(count):
+            place = _FOUR * np.uint32(category_b[i])  # unsigned, so not counted from the end
+            level_I[NUM_LEVELS * i] = level_J[place]
+            level_I[NUM_LEVELS * i + 1] = level_J[place + np.uint32(1)]
+            level_I[NUM_LEVELS * i + 2] = level_J[place + np.uint32(2)]
+            level_I[NUM_LEVELS * i + 3] = level_J[place + np.uint32(3)]
+        for i in range(count):
+            work[_FIRST_ALPHA + i] = level_I[NUM_LEVELS * i]
+            work[_FIRST_BETA + i] = level_I[NUM_LEVELS * i + 1]
+            work[_NEWEST_MEAN + i] = level_I[NUM_LEVELS * i + 2]
+            work[_NEWEST_VARIANCE + i] = level_I[NUM_LEVELS * i + 3]
+        for i in range(count):
+            last = last_b[i]
+            tried = np.int64(1) if last > NEVER else np.int64(0)
+            lag = (version - last if version > last else np.int64(0)) * tried
+            lag_b[i] = lag + tried - 1  # NEVER where it was not tried
+            work[_LAG + i] = np.float32(lag)
+            work[_TRIED + i] = np.float32(tried)
+        for i in range(count):
+            work[_ALPHA + i] = alpha_b[i]
+            work[_BETA + i] = beta_b[i]
+            work[_SPEED + i] = speed_b[i]
+        for i in range(count):
+            versions = work[_LAG + i]
+            first_alpha, first_beta = work[_FIRST_ALPHA + i], work[_FIRST_BETA + i]
+            alpha, beta = work[_ALPHA + i] + first_alpha, work[_BETA + i] + first_beta
+            alpha = alpha if alpha > _LEAST_PARAMETER else _LEAST_PARAMETER
+            beta = beta if beta > _LEAST_PARAMETER else _LEAST_PARAMETER
+            total = alpha + beta + _ONE
+            alpha *= versions * rise + _ONE
+            beta *= versions * fall + _ONE
+            mean = alpha / (beta + alpha)
+            wander = versions * work[_SPEED + i] * noise
+            overlap = (wander * total + _ONE) / (total * (wander + _ONE))
+            own = _ONE / overlap - (first_alpha + first_beta + _ONE)  # rollouts, with 1 and the category's taken away
+            own = own if own > _MIN_N_EFF else _MIN_N_EFF
+            variance = (_ONE - mean) * mean * overlap
+            jumped = versions * return_rate
+            jumped = jumped / (jumped + _ONE) * jump_share
+            apart = work[_NEWEST_MEAN + i] - mean
+            moved = apart * jumped
+            variance += jumped * (apart * apart + work[_NEWEST_VARIANCE + i] - variance)
+            variance -= moved * moved
+            mean += moved
+            most = (_ONE - mean) * mean * _MAX_OVERLAP
+            mean = mean if mean > _LEAST_MEAN else _LEAST_MEAN
+            mean_b[i] = mean if mean < _LARGEST_MEAN else _LARGEST_MEAN
+            variance_b[i] = variance if variance < most else most
+            n_eff_b[i] = own * work[_TRIED + i]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from selector.scans import BINS, add_units, block_sums, whole_units
+
 UNIT = 2**40  # units of one whole place
 MAX_PLACES = 2**22  # n * UNIT must stay below 2**63 with room for partial sums
 MAX_BLOCK_ROWS = 64  # rows that stay neighbours in an order; larger is faster and clusters more
@@ -94,15 +96,17 @@ def integer_sizes(pi_N: np.ndarray, n: int) -> np.ndarray:
     """
     if not 0 <= n <= MAX_PLACES:
         raise ValueError(f"a design fills 0 to {MAX_PLACES} places, got {n}")
-    total = float(pi_N.sum())
+    units_N, many_b = np.empty(len(pi_N), np.int64), np.zeros(BINS, np.int64)
+    least, largest, total, whole = whole_units(pi_N, float(UNIT), units_N, many_b)
     if not abs(total - n) <= SUM_TOLERANCE * max(n, 1):
         raise ValueError(f"inclusion probabilities add up to {total!r}, not to {n}")
-    if len(pi_N) and not (float(pi_N.min()) >= 0.0 and float(pi_N.max()) <= 1.0):
+    if not (least >= 0.0 and largest <= 1.0):
         raise ValueError("inclusion probabilities must be in [0, 1]")
-    exact_N = pi_N * UNIT  # exact: a power of two
-    units_N = exact_N.astype(np.int64)
-    remainder_N = exact_N - units_N
-    left = n * UNIT - int(units_N.sum())
+    left = n * UNIT - whole
+    if 0 < left <= int(many_b.sum()):
+        _round_up(pi_N, units_N, many_b, left)
+        return units_N
+    remainder_N = pi_N * UNIT - units_N
     while left:
         if left > 0:
             rank_N = np.where((pi_N > 0.0) & (units_N < UNIT), remainder_N, -1.0)
@@ -112,6 +116,21 @@ def integer_sizes(pi_N: np.ndarray, n: int) -> np.ndarray:
         units_N += chosen_N if left > 0 else -chosen_N.astype(np.int64)
         left = n * UNIT - int(units_N.sum())
     return units_N
+
+
+def _round_up(pi_N: np.ndarray, units_N: np.ndarray, many_b: np.ndarray, left: int) -> None:
+    """One unit more for the `left` largest remainders, ties to the lower row, in `units_N` itself.
+
+    many_b: (BINS,) remainders by size: only those in the part that the last one falls into have to be ordered.
+    """
+    from_top_b = np.cumsum(many_b[::-1])
+    last = int(np.searchsorted(from_top_b, left))
+    part = BINS - 1 - last
+    level = np.empty(int(many_b[part]), np.int64)
+    add_units(pi_N, float(UNIT), part, units_N, level)
+    missing = left - int(from_top_b[last] - many_b[part])
+    remainder = pi_N[level] * UNIT - units_N[level]
+    units_N[level[np.argsort(-remainder, kind="stable")[:missing]]] += 1
 
 
 def _largest(rank_N: np.ndarray, count: int) -> np.ndarray:
@@ -172,7 +191,10 @@ def systematic(units_N: np.ndarray, order: KeyedOrder, start: int) -> np.ndarray
     the whole pool; rows are looked at in the blocks that are hit.
     Raises ValueError for units or a start out of range.
     """
-    n, over = divmod(int(units_N.sum()), UNIT)
+    width = order.block_rows
+    sum_B = np.empty(len(order.block_B), np.int64)
+    fits = len(units_N) == order.num_rows and block_sums(units_N, order.rotation, width, UNIT, sum_B)
+    n, over = divmod(int(sum_B.sum() if fits else units_N.sum()), UNIT)
     if over or len(units_N) != order.num_rows:
         raise ValueError(
             f"units of {len(units_N)} rows are no whole number of places for {order.num_rows} rows: {over}"
@@ -181,18 +203,13 @@ def systematic(units_N: np.ndarray, order: KeyedOrder, start: int) -> np.ndarray
         raise ValueError(f"start must be in [0, 2**40), got {start}")
     if n == 0:
         return np.zeros(0, np.int64)
-    if int(units_N.min()) < 0 or int(units_N.max()) > UNIT:
+    if not fits:
         raise ValueError("units must be in [0, 2**40]: a row cannot fill more than one place")
-    num_blocks, width = len(order.block_B), order.block_rows
-    padded = np.zeros(num_blocks * width, np.int64)
-    front = order.num_rows - order.rotation
-    padded[:front] = units_N[order.rotation :]
-    padded[front : order.num_rows] = units_N[: order.rotation]
-    blocks_BW = padded.reshape(num_blocks, width)
-    end_B = np.cumsum(blocks_BW.sum(axis=1)[order.block_B])
+    end_B = np.cumsum(sum_B[order.block_B])
     grid_n = start + UNIT * np.arange(n, dtype=np.int64)
     hit_n = np.searchsorted(end_B, grid_n, side="right")
-    inside_nW = blocks_BW[order.block_B[hit_n]]
+    place_nW = order.block_B[hit_n, None] * width + np.arange(width)
+    inside_nW = units_N[(place_nW + order.rotation) % order.num_rows] * (place_nW < order.num_rows)
     begin_n = end_B[hit_n] - inside_nW.sum(axis=1)
     within_n = (np.cumsum(inside_nW, axis=1) <= (grid_n - begin_n)[:, None]).sum(axis=1)
     place_n = order.block_B[hit_n] * width + within_n

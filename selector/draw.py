@@ -26,6 +26,7 @@ import numpy as np
 from selector.config import Weights
 from selector.designs import UNIT, integer_sizes, keyed_order, permutation, systematic, uniform_order_prefix
 from selector.randomness import Stream, stream
+from selector.scans import gains, rows_of_rank, with_fillers
 from selector.targets import Classes, Places, count_places, selected_inclusion, uniform_inclusion
 
 Short = Literal["partial", "fill"]
@@ -154,14 +155,13 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
         return _draw_with_repeats(frame, classes, plan, places, review)
     selected_N = _selected(classes, plan, places, review, audited=places.audit > 0)
     units_N = integer_sizes(selected_N, places.selected)
-    selected_N = units_N / UNIT
     order = keyed_order(len(units_N), plan.rng(Stream.BLOCK_ORDER))
     chosen = systematic(units_N, order, int(plan.rng(Stream.SYSTEMATIC_START).integers(0, UNIT)))
-    rows, audit = _with_audit(chosen, np.flatnonzero(classes.gain_N), places, plan)
+    rows, audit = _with_audit(chosen, classes.active_N | classes.resting_N, counts.total, places, plan)
     outside = counts.total - places.selected
-    inclusion_N = selected_N.copy()
-    if places.audit:
-        inclusion_N += np.where(classes.gain_N > 0, (1.0 - selected_N) * (places.audit / outside), 0.0)
+    inclusion_N = np.empty(len(units_N))
+    share = places.audit / outside if places.audit else 0.0
+    with_fillers(units_N, classes.gain_N, float(UNIT), share, selected_N, inclusion_N)
     return _drawn(
         frame,
         plan,
@@ -227,15 +227,17 @@ def _check_utility(utility_N: np.ndarray, frame: DrawFrame) -> None:
 
 def _classes(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan, eligible_N: np.ndarray) -> Classes:
     # A due row takes its place from the review share, whatever its state.
-    resting_N = eligible_N & ((frame.resting_code_N != RestingCode.NONE) | frame.due_N)
+    resting_N = eligible_N & ((frame.resting_code_N != int(RestingCode.NONE)) | frame.due_N)
     if plan.exact_uniform:
         resting_N = np.zeros_like(eligible_N)
+    gain_N = np.empty(len(eligible_N))
+    gains(frame.credit_N, eligible_N, gain_N)
     return Classes(
         active_N=eligible_N & ~resting_N,
         resting_N=resting_N,
         due_N=resting_N & frame.due_N,
         waited_N=frame.waited_N,
-        gain_N=np.where(eligible_N, 1.0 + frame.credit_N, 0.0),
+        gain_N=gain_N,
         utility_N=utility_N,
     )
 
@@ -265,14 +267,18 @@ def _candidates(classes: Classes, plan: DrawPlan, places: Places) -> np.ndarray 
 
 
 def _with_audit(
-    chosen: np.ndarray, eligible: np.ndarray, places: Places, plan: DrawPlan
+    chosen: np.ndarray, eligible_N: np.ndarray, num_eligible: int, places: Places, plan: DrawPlan
 ) -> tuple[np.ndarray, np.ndarray]:
     """The chosen rows S with the audit's rows behind them, and which of all these are audit tickets.
 
     Of the first m + |S| rows of the permutation at most |S| lie in S, so m outside it are always among them.
     """
-    length = min(places.total, len(eligible)) if places.audit else 0
-    prefix = eligible[uniform_order_prefix(len(eligible), length, plan.rng(Stream.AUDIT_ORDER))]
+    length = min(places.total, num_eligible) if places.audit else 0
+    rank = uniform_order_prefix(num_eligible, length, plan.rng(Stream.AUDIT_ORDER))
+    rising, prefix = np.argsort(rank, kind="stable"), np.empty(length, np.int64)
+    found = np.empty(length, np.int64)
+    rows_of_rank(eligible_N, rank[rising], found)
+    prefix[rising] = found
     added = prefix[~np.isin(prefix, chosen)][: places.audit]
     rows = np.concatenate([chosen, added])
     return rows, np.isin(rows, prefix[: places.audit])
@@ -326,7 +332,7 @@ def _drawn(
         weight_K = np.ones(len(rows_K))
     else:
         weight_K = np.minimum(ht_weight_K, plan.max_weight) if plan.weights == "clipped" else ht_weight_K
-    inclusion_N = np.minimum(1.0, expected_N)
+    inclusion_N = expected_N if places.total <= num_frame - blocked else np.minimum(1.0, expected_N)
     return Drawn(
         rows_K=rows_K,
         audit_K=audit[shuffle],
@@ -358,7 +364,7 @@ def _reason(
     unblocked = _classes(frame, classes.utility_N, plan, frame.frame_N).counts
     fill = plan.short == "fill"
     free = count_places(unblocked, size=plan.size, audit=audit, review=review, fill=fill, unit=1)
-    at_work_N = frame.frame_N & (plan.exact_uniform | (frame.resting_code_N == RestingCode.NONE))
+    at_work_N = frame.frame_N & (plan.exact_uniform | (frame.resting_code_N == int(RestingCode.NONE)))
     some_at_work, some_free = bool(at_work_N.any()), bool(at_work_N[classes.gain_N > 0].any())
     if classes.counts.total == 0 or free.total == plan.size or (some_at_work and not some_free):
         return ShortReason.ALL_IN_FLIGHT

@@ -23,6 +23,7 @@ from selector.policies import build_policy
 from selector.reading import read_beliefs
 from selector.reports import check_branch
 from selector.revisits import due_now, revisit_draws, waited
+from selector.scans import pool_counts
 from selector.state import DrawnBatch, RunState
 from selector.types import PURPOSE_CODE, Lifecycle, Purpose
 
@@ -93,12 +94,16 @@ def due_revisits(state: RunState, period: int, lifecycle_N: np.ndarray | None = 
     """
     if not period or state.config.policy.utility == "uniform":
         return np.zeros(state.num_rows, bool)
-    last_draw_N = state.rows["last_draw_N"]
-    forgotten_N = (last_draw_N == 0) | (state.train_draws - last_draw_N + 1 >= period)
+    position_N, overdue_N = state.revisit_position_N, state.rows["overdue_N"]
+    in_turn = state.revisit_row_P[state.train_draws % period :: period]
+    rows = np.union1d(in_turn, np.flatnonzero(overdue_N))  # often some dozens: only these can be due
     stage_N = state.rows["lifecycle_N"] if lifecycle_N is None else lifecycle_N
-    waiting_N = forgotten_N | (stage_N >= Lifecycle.MASTERED)
-    waiting_N &= state.frame_N
-    return due_now(state.revisit_position_N, state.rows["overdue_N"], waiting_N, state.train_draws, period)
+    forgotten = state.rows["last_draw_N"][rows] <= max(state.train_draws + 1 - period, 0)  # 0: never drawn
+    waiting = forgotten | (stage_N[rows] >= Lifecycle.MASTERED)
+    in_frame = state.pool.frame_N[rows] & ~state.quarantined_N[rows]
+    due_N = np.zeros(state.num_rows, bool)
+    due_N[rows] = due_now(position_N[rows], overdue_N[rows], waiting & in_frame, state.train_draws, period)
+    return due_N
 
 
 def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDrawn:
@@ -107,7 +112,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     is_train = request.purpose is Purpose.TRAIN
     heldout = request.purpose is Purpose.HELDOUT
     frame_N = state.pool.heldout_N if heldout else state.frame_N
-    period = _period(state, request, int(frame_N.sum())) if is_train else state.revisit_draws
+    period = _period(state, request, int(np.count_nonzero(frame_N))) if is_train else state.revisit_draws
     beliefs = state.beliefs()
     informative_N = informative_probability(beliefs.mean_N, beliefs.variance_N, request.group_size)
     lifecycle_N, rules = state.rows["lifecycle_N"], config.policy.lifecycle
@@ -117,13 +122,14 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         woken = waking_rows(lifecycle_N, beliefs, rules)
         lifecycle_N = lifecycle_N.copy()
         lifecycle_N[woken] = Lifecycle.ACTIVE
+    due_N = due_revisits(state, period, lifecycle_N)
     frame = DrawFrame(
         frame_N=frame_N,
         blocked_N=frame_N & (state.in_flight_N > 0),
         credit_N=state.rows["credit_N"] if is_train else np.zeros(state.num_rows, np.int32),
         resting_code_N=_resting_codes(lifecycle_N),
-        due_N=due_revisits(state, period, lifecycle_N),
-        waited_N=waited(state.revisit_position_N, state.train_draws, period) if period else None,
+        due_N=due_N,
+        waited_N=_waited(state, due_N, period),
     )
     policy = build_policy(config.policy, weights=config.weights, advantage=config.advantage)
     plan = DrawPlan(
@@ -191,9 +197,11 @@ def _record(
             )
             base[name] = found.base
             ranges |= {name: list(found.reweighted), f"{name}_uniform": list(found.uniform)}
-    carried_N = frame.credit_N * frame.frame_N
-    open_N = np.where(blocked_N, carried_N + 1, 0) if len(rows) else carried_N
-    category_C = np.bincount(state.pool.category_N[frame.frame_N] + 1, minlength=len(state.pool.categories) + 1)
+    carried = np.flatnonzero(frame.frame_N & (frame.credit_N != 0))
+    owing = np.flatnonzero(blocked_N) if len(rows) else carried
+    category_C = np.zeros(len(state.pool.categories) + 1, np.int64)
+    difficulty_D = np.zeros(NUM_DIFFICULTY_BINS, np.int64)
+    pool_counts(state.pool.category_N, beliefs.mean_N, frame.frame_N, category_C, difficulty_D)
     weight_K = drawn.weight_K if is_train else np.ones(len(rows))
     return BatchDrawn(
         branch=state.branch,
@@ -226,12 +234,12 @@ def _record(
         base_pass=base["pass"],
         base_degenerate=base["degenerate"],
         ranges=ranges,
-        carried_credit=_credit(carried_N, beliefs.mean_N, degenerate_N, drawn.frame),
-        open_credit=_credit(open_N, beliefs.mean_N, degenerate_N, drawn.frame),
+        carried_credit=_credit(carried, frame.credit_N[carried], beliefs.mean_N, degenerate_N, drawn.frame),
+        open_credit=_credit(
+            owing, frame.credit_N[owing] + (1 if len(rows) else 0), beliefs.mean_N, degenerate_N, drawn.frame
+        ),
         pool_category={str(code - 1): int(count) for code, count in enumerate(category_C) if count},
-        pool_difficulty=np.bincount(
-            difficulty_bins(beliefs.mean_N[frame.frame_N]), minlength=NUM_DIFFICULTY_BINS
-        ).tolist(),
+        pool_difficulty=difficulty_D.tolist(),
         deadline=None if config.ticket_ttl_s is None else now + config.ticket_ttl_s,
         digest=_digest(state, request, drawn, weight_K),
     )
@@ -259,15 +267,27 @@ def _period(state: RunState, request: DrawRequest, num_frame: int) -> int:
 
 def _resting_codes(lifecycle_N: np.ndarray) -> np.ndarray:
     """0 for prompts that take part, 1 for mastered, 2 for deferred."""
-    return np.maximum(lifecycle_N.astype(np.int16) - int(Lifecycle.ACTIVE), 0).astype(np.uint8)
+    active = np.uint8(Lifecycle.ACTIVE)
+    code_N: np.ndarray = np.maximum(lifecycle_N, active) - active
+    return code_N
 
 
-def _credit(credit_N: np.ndarray, pass_rate_N: np.ndarray, degenerate_N: np.ndarray, num_frame: int) -> list[float]:
+def _waited(state: RunState, due_N: np.ndarray, period: int) -> np.ndarray:
+    """(N,) draws since the turn of each row that is due."""
+    waited_N = np.zeros(state.num_rows, np.int64)
+    rows = np.flatnonzero(due_N)
+    if len(rows):
+        waited_N[rows] = waited(state.revisit_position_N[rows], state.train_draws, period)
+    return waited_N
+
+
+def _credit(
+    held: np.ndarray, credit: np.ndarray, pass_rate_N: np.ndarray, degenerate_N: np.ndarray, num_frame: int
+) -> list[float]:
     """What blocked prompts are owed, per prompt of the frame: draws, and the part of each quantity predicted for
-    them.
+    them. held: their rows, credit: the draws that each is owed.
     """
-    held = np.flatnonzero(credit_N)
-    owed = credit_N[held].astype(np.float64)
+    owed = credit.astype(np.float64)
     sums = (owed.sum(), owed @ pass_rate_N[held], owed @ degenerate_N[held])
     return [float(value) / max(num_frame, 1) for value in sums]
 
@@ -275,8 +295,8 @@ def _credit(credit_N: np.ndarray, pass_rate_N: np.ndarray, degenerate_N: np.ndar
 def _digest(state: RunState, request: DrawRequest, drawn: Drawn, weight_K: np.ndarray | None) -> str:
     """SHA-256 over what was drawn; the same for equal draws of a run, on whatever branch."""
     digest = hashlib.sha256(f"{state.run}|{request.key}|{request.group_size}|{state.config_hash}".encode())
-    for row, audit in zip(drawn.rows_K.tolist(), drawn.audit_K.tolist(), strict=True):
-        digest.update(f"|{len(state.pool.keys[row])}:{state.pool.keys[row]}:{audit:d}".encode())
+    marks = zip((state.pool.keys[row] for row in drawn.rows_K.tolist()), drawn.audit_K.tolist(), strict=True)
+    digest.update("".join(f"|{len(key)}:{key}:{audit:d}" for key, audit in marks).encode())
     digest.update(np.ascontiguousarray(drawn.inclusion_K, np.float64).tobytes())
     if weight_K is not None:
         digest.update(np.ascontiguousarray(weight_K, np.float64).tobytes())

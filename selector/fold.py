@@ -238,8 +238,10 @@ def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
     if len(event.row_K):  # a draw that handed out nothing estimates nothing, and owes nothing
         blocked_N = frame_N & (state.in_flight_N > 0) & (not event.allow_repeat)
         credit_N = state.rows["credit_N"]
-        credit_N[blocked_N] += 1
-        credit_N[~blocked_N] = 0
+        blocked = np.flatnonzero(blocked_N)
+        owed = credit_N[blocked] + 1
+        credit_N[:] = 0
+        credit_N[blocked] = owed
     state.revisit_draws = event.revisit_draws or 0
     due_N = due_revisits(state, state.revisit_draws)
     state.rows["overdue_N"] = next_overdue(due_N, event.row_K)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from selector.scans import DEPTH, LANES, group_maxima, values_above
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.integer]
 Bools = NDArray[np.bool_]
@@ -18,6 +20,9 @@ Interval = tuple[float, float]
 
 # Difficulty bins: equal parts of the predicted pass rate at the draw, [0, 0.1), …, [0.9, 1].
 NUM_DIFFICULTY_BINS = 10
+
+NUM_QUANTITIES = 4  # of `scans.values_above`: two plain ones, and
+OVER_INCLUSION = 2  # from here on the same over the inclusion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -105,49 +110,55 @@ def observation_ranges(
     """
     if not inclusion_N.shape == credit_N.shape == predicted_N.shape == eligible_N.shape:
         raise ValueError("inclusion_N, credit_N, predicted_N and eligible_N must have one shape")
-    predicted = predicted_N[eligible_N]
-    if num_tickets < 0 or num_audit < 0 or frame < predicted.size:
+    num_eligible = int(np.count_nonzero(eligible_N))
+    if num_tickets < 0 or num_audit < 0 or frame < num_eligible:
         raise ValueError(
-            f"num_tickets and num_audit must be >= 0 and frame at least the {predicted.size} eligible rows, "
+            f"num_tickets and num_audit must be >= 0 and frame at least the {num_eligible} eligible rows, "
             f"got {num_tickets}, {num_audit} and {frame}"
         )
-    if predicted.size and not (predicted.min() >= 0 and predicted.max() <= 1):
+    columns = (inclusion_N, credit_N, predicted_N, eligible_N)
+    top_QG = np.empty((NUM_QUANTITIES, -(-len(predicted_N) // (LANES * DEPTH)) * LANES))
+    base, mass, least, most, num_sure = group_maxima(*columns, top_QG)
+    if num_eligible and not (least >= 0 and most <= 1 and np.isfinite(base)):
         raise ValueError("predictions must be in [0, 1]; clip them before the draw is stored")
-    inclusion, mass = inclusion_N[eligible_N], 1.0 + credit_N[eligible_N]
-    base = float(mass @ predicted)
-    fall = mass * predicted
-    rise = mass - fall
+    sure = np.flatnonzero(eligible_N & (inclusion_N >= 1.0)) if num_sure else np.zeros(0, np.int64)
+    expected = inclusion_N[sure]
+    per_place = (1.0 + credit_N[sure]) / expected
+    certain = np.floor(expected) * per_place
+    places = num_tickets - int(np.floor(expected).sum())
+    rounds, rest = divmod(num_audit, num_eligible) if num_eligible else (0, 0)
     num_rows = max(frame, 1)  # an empty pool has one possible observation, 0
-    reweighted = _most_reweighted(fall, inclusion, num_tickets), _most_reweighted(rise, inclusion, num_tickets)
-    uniform = _most_uniform(fall, num_audit), _most_uniform(rise, num_audit)
+
+    def furthest(quantity: int, whole: float, certain_S: Floats) -> tuple[float, float]:
+        """The largest re-weighted and uniform sum of what an outcome adds to, or takes from, its prediction."""
+        reweighted = float(certain_S.sum()) + _largest_sum(columns, OVER_INCLUSION + quantity, top_QG, places)
+        if not num_audit:
+            return reweighted, 0.0
+        uniform = rounds * whole + _largest_sum(columns, quantity, top_QG, rest)
+        return reweighted, uniform * num_eligible / num_audit
+
+    fall = furthest(0, base, certain * predicted_N[sure])
+    rise = furthest(1, mass - base, certain * (1.0 - predicted_N[sure]))
     return ObservationRanges(
         base=base,
-        reweighted=((base - reweighted[0]) / num_rows, (base + reweighted[1]) / num_rows),
-        uniform=((base - uniform[0]) / num_rows, (base + uniform[1]) / num_rows),
+        reweighted=((base - fall[0]) / num_rows, (base + rise[0]) / num_rows),
+        uniform=((base - fall[1]) / num_rows, (base + rise[1]) / num_rows),
     )
 
 
-def _most_reweighted(gain: Floats, expected: Floats, places: int) -> float:
-    """Largest Σ over tickets of gain/expected, for ⌊expected⌋ or ⌈expected⌉ tickets a row and `places` in all."""
-    drawable = expected > 0
-    value = np.divide(gain, expected, out=np.zeros_like(gain), where=drawable)
-    sure = np.flatnonzero(expected >= 1)
-    times = np.floor(expected[sure])
-    certain = float(times @ value[sure])
-    value[sure[times == expected[sure]]] = 0.0  # these get no further ticket
-    return certain + _largest_sum(value, places - int(times.sum()))
+def _largest_sum(columns: tuple[Floats, Integers, Floats, Bools], quantity: int, top_QG: Floats, count: int) -> float:
+    """Sum of the `count` largest values of a quantity of `scans.values_above`, or of all where those are fewer.
 
-
-def _most_uniform(gain: Floats, places: int) -> float:
-    """Largest (N_e/m) Σ gain over m = `places` tickets of a uniform permutation, begun anew when it is used up."""
-    if not (places and gain.size):
+    The count-th largest of the groups' maxima is no larger than the count-th largest value: only groups with a larger
+    maximum, fewer than `count`, need to be looked into, and equal values fill up what they leave.
+    """
+    if count <= 0:
         return 0.0
-    rounds, rest = divmod(places, gain.size)
-    return (rounds * float(gain.sum()) + _largest_sum(gain, rest)) * gain.size / places
-
-
-def _largest_sum(value: Floats, count: int) -> float:
-    """Sum of the `count` largest of nonnegative values."""
-    if count >= value.size:
-        return float(value.sum())
-    return float(np.partition(value, value.size - count)[value.size - count :].sum()) if count > 0 else 0.0
+    top_G = top_QG[quantity]
+    threshold = float(np.partition(top_G, top_G.size - count)[top_G.size - count]) if count < top_G.size else -1.0
+    group_J = np.flatnonzero(top_G > threshold)
+    value_I = np.empty(min(group_J.size * DEPTH, len(columns[0])))
+    value_I = value_I[: values_above(*columns, quantity, group_J, threshold, value_I)]
+    if value_I.size > count:
+        value_I = np.partition(value_I, value_I.size - count)[value_I.size - count :]
+    return float(value_I.sum()) + max(threshold, 0.0) * (count - value_I.size)

@@ -50,6 +50,14 @@ def assign_positions(position_N: np.ndarray, frame_N: np.ndarray, seed: int) -> 
     return assigned_N
 
 
+def rows_by_position(position_N: np.ndarray) -> np.ndarray:
+    """(P,) int64: the row at each position, so that those whose turn it is are every period-th of them."""
+    rows = np.flatnonzero(position_N != NO_POSITION)
+    row_P = np.empty(len(rows), np.int64)
+    row_P[position_N[rows]] = rows
+    return row_P
+
+
 def due(position_N: np.ndarray, index: int, period: int) -> np.ndarray:
     """(N,) bool: rows whose turn it is at this index, position ≡ index mod period. Raises ValueError for period < 1."""
     if period < 1:
@@ -61,7 +69,7 @@ def due(position_N: np.ndarray, index: int, period: int) -> np.ndarray:
 def due_now(
     position_N: np.ndarray, overdue_N: np.ndarray, waiting_N: np.ndarray, index: int, period: int
 ) -> np.ndarray:
-    """(N,) bool: rows whose turn it is or that missed an earlier one, blocked ones among them.
+    """(N,) bool: rows whose turn it is or that missed an earlier one, blocked ones among them. N is any rows.
 
     waiting_N: (N,) bool, the rows that have turns at present, such as those at rest; the others are not due, and a
     turn that they missed is forgotten.

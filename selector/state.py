@@ -17,7 +17,7 @@ from selector.errors import SnapshotDamaged
 from selector.events import BatchDrawn, RefusedEvidence
 from selector.ledger import Ledger
 from selector.pool import PoolState
-from selector.revisits import assign_positions
+from selector.revisits import assign_positions, rows_by_position
 from selector.tickets import TicketBook, TicketName
 from selector.types import PURPOSES, Lifecycle, Source
 
@@ -89,6 +89,7 @@ class RunState:
     rows: dict[str, np.ndarray] = field(default_factory=dict)
     in_flight_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     revisit_position_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    revisit_row_P: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # row at each of these positions
     quarantined_N: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # by this run, beside the pool's
     book: TicketBook = field(default_factory=TicketBook)
     batches: list[DrawnBatch] = field(default_factory=list)
@@ -124,6 +125,7 @@ class RunState:
         self.rows["unscored_N"][lifted] = 0
         self.in_flight_N = grown(self.in_flight_N, size, np.int32)
         self.revisit_position_N = assign_positions(self.revisit_position_N, pool.frame_N, self.config.seed)
+        self.revisit_row_P = rows_by_position(self.revisit_position_N)
         self.estimator.resize(pool.category_N + 1)  # code 0 is "no category"
 
     def beliefs(self, rows: np.ndarray | None = None) -> Beliefs:

@@ -24,6 +24,7 @@ from math import floor as round_down
 import numpy as np
 
 from selector.designs import capped_inclusion, top_inclusion
+from selector.scans import class_totals, mixed_sizes, weighted_total
 
 ROUNDING = 1e-9  # places; keeps 0.9 * 10 from being rounded down to 8
 
@@ -89,6 +90,19 @@ class Classes:
             due=int(np.count_nonzero(self.due_N)),
         )
 
+    def take(self, rows: np.ndarray) -> "Classes":
+        """These rows alone."""
+        return Classes(
+            active_N=self.active_N[rows],
+            resting_N=self.resting_N[rows],
+            due_N=self.due_N[rows],
+            waited_N=None if self.waited_N is None else self.waited_N[rows],
+            gain_N=self.gain_N[rows],
+            utility_N=self.utility_N[rows],
+            top=self.top,
+            candidate_N=None if self.candidate_N is None else self.candidate_N[rows],
+        )
+
 
 def selected_inclusion(classes: Classes, *, selected: int, review: int, floor: float, audited: bool) -> np.ndarray:
     """π_t over the pool, (N,) in [0, 1] with Σπ_t = selected (K_S), 0 where not eligible.
@@ -105,18 +119,22 @@ def selected_inclusion(classes: Classes, *, selected: int, review: int, floor: f
     sure = first_due(classes, round_down(selected - spare + ROUNDING))
     others_N = classes.resting_N.copy()
     others_N[sure] = False
-    gain_others_N = np.where(others_N, classes.gain_N, 0.0)
-    gain_active_N = np.where(classes.active_N, classes.gain_N, 0.0)
-    whole = float(classes.gain_N.sum())
-    # What each class needs so that the floor holds over all eligible rows and not only within the class.
-    need_others = min(counts.resting - len(sure), spare * float(gain_others_N.sum()) / whole)
-    need_active = min(counts.active, spare * float(gain_active_N.sum()) / whole)
+    # The rows at rest are often few: they are taken out, and the active ones are the pool without them.
+    others = classes.take(np.flatnonzero(others_N))
+    gain_active_N = classes.gain_N.copy()
+    gain_active_N[np.flatnonzero(classes.resting_N)] = 0.0
+    need_others = need_active = 0.0
+    if spare > 0.0:
+        whole = float(classes.gain_N.sum())
+        # What each class needs so that the floor holds over all eligible rows and not only within the class.
+        need_others = min(counts.resting - len(sure), spare * float(others.gain_N.sum()) / whole)
+        need_active = min(counts.active, spare * float(gain_active_N.sum()) / whole)
     left = selected - len(sure)
     for_others = max(min(max(review, counts.due) - len(sure), counts.resting - len(sure)), need_others)
     for_others = max(0.0, min(max(for_others, left - counts.active), left - need_active))
     for_active = left - for_others
     pi_N = class_inclusion(classes, gain_active_N, for_active, _floor_within(floor, need_active, for_active))
-    pi_N += class_inclusion(classes, gain_others_N, for_others, _floor_within(floor, need_others, for_others))
+    pi_N[others_N] = class_inclusion(others, others.gain_N, for_others, _floor_within(floor, need_others, for_others))
     pi_N[sure] = 1.0
     return pi_N
 
@@ -152,17 +170,18 @@ def proportional_inclusion(utility_N: np.ndarray, gain_N: np.ndarray, places: fl
     Utilities that are all zero mean no preference. Where fewer rows than places have a size (floor 0, zero
     utilities), those are certain and the others share what is left by their gain.
     """
-    size_N = np.where(gain_N > 0.0, utility_N, 0.0)
-    largest = float(size_N.max(initial=0.0))
+    if places == 0.0:
+        return np.zeros(len(gain_N))
+    largest, total_gain = class_totals(utility_N, gain_N)
     if largest == 0.0:
         return capped_inclusion(gain_N, places)
     # Scaled by the largest of the class, so that no product or sum leaves the range of floats.
-    size_N /= largest
-    size_N *= gain_N
     if floor > 0.0:
-        size_N *= (1.0 - floor) / float(size_N.sum())
-        size_N += gain_N * (floor / float(gain_N.sum()))
-        return capped_inclusion(size_N, places)
+        by_utility = (1.0 - floor) * places / weighted_total(utility_N, gain_N, largest)
+        pi_N = np.empty(len(gain_N))
+        most = mixed_sizes(utility_N, gain_N, largest, by_utility, floor * places / total_gain, pi_N)
+        return pi_N if most <= 1.0 else capped_inclusion(pi_N, places)
+    size_N = np.where(gain_N > 0.0, utility_N / largest, 0.0) * gain_N
     positive = int(np.count_nonzero(size_N))
     if places <= positive:
         return capped_inclusion(size_N, places)

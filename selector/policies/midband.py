@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictors.base import Beliefs
-from predictors.value import expected_outcome_variance, informative_probability
+from predictors.value import expected_outcome_variance, informative_probability, raised
 from selector.config import Advantage, Weights
 from selector.policies.base import Policy, check_power
 
@@ -37,5 +37,4 @@ class Midband(Policy):
             informative_N = informative_probability(beliefs.mean_N, beliefs.variance_N, group_size)
         if self.weights != "none":
             return np.sqrt(informative_N)
-        utility_N: np.ndarray = informative_N**self.power
-        return utility_N
+        return raised(informative_N, self.power)

@@ -4,7 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selector.draw import draw
-from selector.revisits import assign_positions, due, due_now, next_overdue, revisit_draws, waited
+from selector.revisits import (
+    assign_positions,
+    due,
+    due_now,
+    next_overdue,
+    revisit_draws,
+    rows_by_position,
+    waited,
+)
 from tests.selector.draw_cases import make_frame, make_plan
 
 NOWHERE = np.zeros(0, np.int64)
@@ -117,3 +125,12 @@ def test_no_prompt_at_rest_waits_longer_than_promised(
         longest_N = np.maximum(longest_N, waited_N)
 
     assert longest_N[resting_N].max() < period
+
+
+def test_the_row_at_each_position_finds_who_is_due() -> None:
+    position_N = assign_positions(NOWHERE, np.arange(90) % 5 != 0, 4)
+    row_P = rows_by_position(position_N)
+
+    np.testing.assert_array_equal(position_N[row_P], np.arange(72))
+    for index in (0, 3, 29):
+        assert sorted(row_P[index % 7 :: 7].tolist()) == np.flatnonzero(due(position_N, index, 7)).tolist()
