@@ -105,13 +105,16 @@ def serve(
     database_url: DatabaseUrl = None,
     host: Annotated[str | None, typer.Option(help="Without keys a loopback address only; MIDBAND_HOST.")] = None,
     port: Annotated[int | None, typer.Option(help="0 for any free one; MIDBAND_PORT.")] = None,
+    advertise: Annotated[
+        str | None, typer.Option(help="URL by which callers reach it, for others on its database; MIDBAND_ADVERTISE.")
+    ] = None,
 ) -> None:
     """Start the service on this machine: one process, one database."""
     from api.errors import StartRefused
     from api.serve import serve as run_server
 
     try:
-        run_server(_settings(database_url=database_url, host=host, port=port))
+        run_server(_settings(database_url=database_url, host=host, port=port, advertise=advertise))
     except StartRefused as error:
         _fail(str(error))
 

@@ -27,6 +27,7 @@ class StoredRun:
     pool_id: int
     request: dict[str, object]
     completed: bool
+    last_seq: int  # of the last event of its log
 
 
 def insert_run(
@@ -48,6 +49,7 @@ def insert_run(
         "config_hash": config_hash,
         "created_at": at,
         "completed": False,
+        "last_seq": 0,
     }
     result = connection.execute(insert(runs).values(values).returning(runs.c.id))
     return int(result.scalar_one())
@@ -75,13 +77,19 @@ def set_completed(connection: Connection, run_id: int, completed: bool) -> None:
     connection.execute(update(runs).where(runs.c.id == run_id).values(completed=completed))
 
 
+def log_length(connection: Connection, run_id: int) -> int:
+    """Seq of the last event that was ever written into a run's log."""
+    return int(connection.execute(select(runs.c.last_seq).where(runs.c.id == run_id)).scalar_one())
+
+
 def append_events(connection: Connection, run_id: int, first_seq: int, added: Sequence[Event], at: float) -> None:
-    """Adds events at `first_seq` and on. The primary key refuses a second writer."""
+    """Adds events at `first_seq` and on, and notes how far the log reaches. The primary key refuses a second writer."""
     rows = [
         {"run_id": run_id, "seq": seq, "kind": event.kind, "at": at, "payload": orjson.dumps(event.to_json())}
         for seq, event in enumerate(added, first_seq)
     ]
     connection.execute(insert(events), rows)
+    connection.execute(update(runs).where(runs.c.id == run_id).values(last_seq=first_seq + len(rows) - 1))
 
 
 def read_events(
@@ -157,4 +165,5 @@ def _stored(row: dict[str, object]) -> StoredRun:
         pool_id=int(str(row["pool_id"])),
         request=orjson.loads(str(row["request"])),
         completed=bool(row["completed"]),
+        last_seq=int(str(row["last_seq"])),
     )

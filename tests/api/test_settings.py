@@ -19,7 +19,7 @@ def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_list_of_settings_is_pinned() -> None:
     assert set(Settings.model_fields) == {
-        "database_url", "host", "port", "max_body_bytes", "max_import_bytes", "cors_origins", "log_level",
+        "database_url", "host", "port", "advertise", "max_body_bytes", "max_import_bytes", "cors_origins", "log_level",
     }  # fmt: skip
 
 
