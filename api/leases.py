@@ -9,14 +9,16 @@ refused transaction, never a wrong one.
 import logging
 import secrets
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import InternalError, SQLAlchemyError
 
 from api.db import leases as lease_queries
 from api.db.session import read, write
-from api.errors import NotOwner
+from api.errors import Busy, NotOwner
 
 LEASE_S = 5.0  # a server that is silent for so long has lost its runs
 RENEWAL_S = 1.0  # several tries fit into a lease
@@ -64,13 +66,22 @@ class Leases:
                 raise self._not_owner(connection, run_id, run)
         return token
 
-    def fence(self, connection: Connection, run_id: int, run: str, token: int) -> None:
-        """First in a transaction that writes a run. Raises NotOwner if the run has another owner by now."""
+    @contextmanager
+    def fenced(self, connection: Connection, run_id: int, run: str, token: int) -> Iterator[None]:
+        """Around all that a transaction writes of a run. Raises NotOwner if the run has another owner by now, and Busy
+        if the process was paused inside for as long as a lease: the database has then taken everything back.
+        """
         if not lease_queries.fence(connection, run_id, token, lease_s=LEASE_S):
             raise self._not_owner(connection, run_id, run)
+        try:
+            yield
+        except InternalError as error:
+            if getattr(error.orig, "sqlstate", None) != lease_queries.PAUSED_TOO_LONG:
+                raise
+            raise Busy(f"the server was paused while it wrote run {run!r}, and nothing of it stands") from error
 
     def confirm(self, run_id: int, run: str, token: int) -> None:
-        """Before an answer that no transaction of its own stands behind. Raises NotOwner like `fence`."""
+        """Before an answer that no transaction of its own stands behind. Raises NotOwner like `fenced`."""
         with read(self._database) as connection:
             held = lease_queries.holder(connection, run_id)
             if held is None or held.token != token:

@@ -58,9 +58,11 @@ class RunStore:
     @contextmanager
     def _writing(self, run: StoredRun, token: int) -> Iterator[Connection]:
         with write(self.database) as connection:
-            if self._leases is not None:
-                self._leases.fence(connection, run.id, run.name, token)
-            yield connection
+            if self._leases is None:
+                yield connection
+            else:
+                with self._leases.fenced(connection, run.id, run.name, token):
+                    yield connection
 
     def pool_revision(self, pool_id: int) -> int:
         """The newest revision of a pool."""

@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from api.db.models import run_leases
 
+PAUSED_TOO_LONG = "25P03"  # SQLSTATE idle_in_transaction_session_timeout
 NOW = cast(func.extract("epoch", func.clock_timestamp()), Double)
 
 
