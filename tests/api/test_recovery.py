@@ -2,27 +2,22 @@
 
 import hashlib
 import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-import httpx
 import numpy as np
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
-from api.db.session import create_database, write
 from tests.api.harness import (
     FLAT_BETA,
     POLL_S,
     Http,
-    Json,
     caller,
     codes_of,
+    everything,
     group,
     ids_of,
     in_process,
@@ -31,26 +26,10 @@ from tests.api.harness import (
     process,
     prompts,
     refused,
+    stored,
 )
 
 RUN = "/v1/runs/r"
-
-
-@contextmanager
-def stored(url: str) -> Iterator[Connection]:
-    """What a service that is down has stored, to be damaged."""
-    engine = create_database(url)
-    try:
-        with write(engine) as connection:
-            yield connection
-    finally:
-        engine.dispose()
-
-
-def everything(http: Http, run: str = "r") -> tuple[Any, ...]:
-    """All that can be read of a run."""
-    reads = [http.get(f"/v1/runs/{run}/{name}") for name in ("costs", "audit", "checkpoints")]
-    return http.info(run), http.beliefs(run), http.tickets(run), http.events(run), *reads
 
 
 def outcomes(ticket: str, group_size: int) -> list[float]:
@@ -100,68 +79,6 @@ def test_a_killed_server_comes_back_as_it_was(database_url: str, tmp_path: Path)
     with process(database_url, tmp_path) as server, caller(server.url) as http:
         assert http.info()["branch"] == 1
         assert "p050" not in keys_of(http.draw(8, 99, 8))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kills", [3])
-def test_whatever_was_acknowledged_when_the_server_was_killed_counts_exactly_once(
-    database_url: str, tmp_path: Path, kills: int
-) -> None:
-    """Workers send single rollouts, shuffled and with repetitions, while the server is killed again and again."""
-    with process(database_url, tmp_path) as server, caller(server.url) as http:
-        http.pool(prompts(100))
-        http.run(policy=FLAT_BETA)
-        tickets = ids_of(http.draw(0, 40))
-    rng = np.random.default_rng(1)
-    sent = [(name, n) for name in tickets for n in range(8)]
-    shuffled = [sent[i] for i in np.concatenate([rng.permutation(len(sent)), rng.permutation(len(sent))[:80]])]
-    acknowledged: list[tuple[str, int]] = []
-    todo = list(reversed(shuffled))
-    lock = threading.Lock()
-
-    def work(url: str) -> None:
-        with caller(url) as worker:
-            while True:
-                with lock:
-                    if not todo:
-                        return
-                    name, n = todo.pop()
-                try:
-                    worker.report({"ticket": name, "rollouts": [rollout(name, n)]})
-                except httpx.TransportError:
-                    with lock:
-                        todo.append((name, n))
-                    return
-                with lock:
-                    acknowledged.append((name, n))
-
-    def rollout(name: str, n: int) -> Json:
-        return {"n": n, "outcome": outcomes(name, 8)[n], "tokens": 10, "policy_version": 0}
-
-    for attempt in range(kills + 1):
-        with process(database_url, tmp_path) as server, ThreadPoolExecutor(4) as executor:
-            with caller(server.url) as http:
-                reported = http.info()["rollouts"]["reported"]
-                assert len(set(acknowledged)) <= reported <= len(set(acknowledged)) + 4
-            working = [executor.submit(work, server.url) for _ in range(4)]
-            enough = len(acknowledged) + len(sent) // (kills + 2)
-            while attempt < kills and len(acknowledged) < enough:
-                time.sleep(POLL_S / 10)
-            if attempt < kills:
-                server.kill()
-            for future in working:
-                future.result()
-    assert not todo
-    with process(database_url, tmp_path) as server, caller(server.url) as http:
-        info = http.info()
-        assert info["tickets"] == {"open": 0, "reported": 40, "void": 0}
-        assert info["rollouts"]["reported"] == 320
-        assert sum(info["tokens"].values()) == 3_200
-        beliefs = http.beliefs()
-        for ticket in http.tickets():
-            passes = sum(outcomes(ticket["ticket"], 8))
-            assert beliefs[ticket["prompt"]]["pass_rate"] == (1 + passes) / 10
-        assert all(http.report({"ticket": t, "rollouts": [rollout(t, 3)]})["duplicate"] == 1 for t in tickets[:5])
 
 
 SNAPSHOT_DAMAGE: dict[str, Callable[[bytes], bytes]] = {
