@@ -22,7 +22,7 @@ LONGEST_LIFE_S = 1.0  # between a start and the kill
 
 @pytest.mark.slow
 def test_what_was_acknowledged_when_the_server_was_killed_counts_exactly_once(
-    database_url: str, tmp_path: Path, record_property: Callable[[str, object], None]
+    database_url: str, tmp_path: Path, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
     rng, port = np.random.default_rng(KILLS), free_port()
     load = Load([f"http://127.0.0.1:{port}"], timeout_s=LIMIT_S)
@@ -43,7 +43,7 @@ def test_what_was_acknowledged_when_the_server_was_killed_counts_exactly_once(
             check_afterwards(http, load)
             live = all_of(http)
         server.kill()
-    record_property("kills", KILLS)
-    record_property("rollouts acknowledged", load.num_acknowledged)
+    record_testsuite_property("kills", KILLS)
+    record_testsuite_property("rollouts acknowledged", load.num_acknowledged)
     assert load.num_acknowledged > 10 * KILLS
     check_replay(database_url, live)
