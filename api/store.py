@@ -6,8 +6,9 @@ share the database, a run is claimed first, and whatever writes it names the tok
 """
 
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 import numpy as np
@@ -134,6 +135,46 @@ class RunStore:
             kept = run_queries.read_snapshot_positions(connection, run.id, FULL)[:SNAPSHOTS_KEPT]
             run_queries.prune_snapshots(connection, run.id, FULL, kept[-1])
 
+    def rebuild(self, run: StoredRun, *, token: int) -> None:
+        """Makes what stands beside a run's log anew from the log alone: a full snapshot, those of its checkpoints, and
+        whether it has ended. Raises SnapshotDamaged when the log cannot be read.
+        """
+        kept, now = set[int](), time.time()
+
+        def keep(engine: RunEngine) -> None:
+            position = engine.state.seq
+            if any(checkpoint.seq == position for checkpoint in engine.state.checkpoints[-1:]):
+                with self._writing(run, token) as connection:
+                    payload = pack(engine.state.rewindable(), {})
+                    run_queries.save_snapshot(connection, run.id, position, REWIND, payload, now)
+                kept.add(position)
+
+        engine = self.replay_alone(run, keep)
+        self.save(run, engine, now, token=token)
+        with self._writing(run, token) as connection:
+            run_queries.set_completed(connection, run.id, engine.state.completed)
+            run_queries.drop_other_snapshots(connection, run.id, FULL, {engine.state.seq})
+            run_queries.drop_other_snapshots(connection, run.id, REWIND, kept)
+
+    def replay_alone(self, run: StoredRun, watch: Callable[[RunEngine], None]) -> RunEngine:
+        """The engine from the whole log and nothing else, `watch`ed after each event. Raises SnapshotDamaged."""
+
+        def seen(engine: RunEngine) -> None:
+            archive.note(engine)
+            watch(engine)
+
+        with read(self.database) as connection:
+            try:
+                archive = LogArchive(self, run, run_queries.restored_positions(connection, run.id))
+                log = (event for _, event in run_queries.read_events(connection, run.id, 0))
+                engine = replay(log, archive, watch=seen)
+            except (LookupError, TypeError, ValueError, OverflowError) as error:
+                raise SnapshotDamaged(str(error)) from error
+            written = run_queries.log_length(connection, run.id)
+        if engine.state.seq < written:
+            raise SnapshotDamaged(f"event {written} was written, and the log ends before it")
+        return engine
+
     def load(self, run: StoredRun) -> RunEngine:
         """The engine as it was at the last event of the log. Raises SnapshotDamaged when the log cannot be read."""
         return self._load_upto(run, None)
@@ -206,3 +247,18 @@ class RunArchive:
 
     def rewound(self, position: int) -> Mapping[str, np.ndarray]:
         return self._store.rewound(self._run, position)
+
+
+class LogArchive(RunArchive):
+    """The same without any snapshot: what restores take back is noted while the log is replayed."""
+
+    def __init__(self, store: RunStore, run: StoredRun, positions: Container[int]) -> None:
+        super().__init__(store, run)
+        self._positions, self._noted = positions, dict[int, dict[str, np.ndarray]]()
+
+    def note(self, engine: RunEngine) -> None:
+        if engine.state.seq in self._positions:
+            self._noted[engine.state.seq] = {name: array.copy() for name, array in engine.state.rewindable().items()}
+
+    def rewound(self, position: int) -> Mapping[str, np.ndarray]:
+        return self._noted[position]

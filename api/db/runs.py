@@ -4,7 +4,7 @@ Called by `api.store`. Knows rows and bytes; what an event means is the core's b
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from api.db.models import events, pools, runs, snapshots
 from selector.errors import SnapshotDamaged
-from selector.events import Event, event_from_json
+from selector.events import Event, Restored, event_from_json
 
 FULL, REWIND = "full", "rewind"
 EVENTS_PER_READ = 500
@@ -104,6 +104,12 @@ def read_events(
         expected += 1
 
 
+def restored_positions(connection: Connection, run_id: int) -> set[int]:
+    """Where in a run's log its restores went back to."""
+    query = select(events.c.payload).where(events.c.run_id == run_id, events.c.kind == Restored.kind)
+    return {int(orjson.loads(bytes(payload))["position"]) for payload in connection.execute(query).scalars()}
+
+
 def read_event_rows(
     connection: Connection, run_id: int, after: int, upto: int | None = None
 ) -> Iterator[tuple[int, str, float, bytes]]:
@@ -149,6 +155,12 @@ def read_snapshot_positions(connection: Connection, run_id: int, kind: str) -> l
     """Where snapshots of a kind are, newest first."""
     query = select(snapshots.c.seq).where(snapshots.c.run_id == run_id, snapshots.c.kind == kind)
     return [int(seq) for seq in connection.execute(query.order_by(snapshots.c.seq.desc())).scalars()]
+
+
+def drop_other_snapshots(connection: Connection, run_id: int, kind: str, kept: Collection[int]) -> None:
+    """Drops snapshots of a kind but those at `kept` positions."""
+    where = (snapshots.c.run_id == run_id, snapshots.c.kind == kind, snapshots.c.seq.not_in(kept))
+    connection.execute(delete(snapshots).where(*where))
 
 
 def prune_snapshots(connection: Connection, run_id: int, kind: str, keep_from: int) -> None:

@@ -2,11 +2,13 @@
 
 import hashlib
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from sqlalchemy import text
@@ -15,9 +17,11 @@ from tests.api.harness import (
     FLAT_BETA,
     POLL_S,
     Http,
+    Json,
     caller,
     codes_of,
     everything,
+    free_port,
     group,
     ids_of,
     in_process,
@@ -79,6 +83,39 @@ def test_a_killed_server_comes_back_as_it_was(database_url: str, tmp_path: Path)
     with process(database_url, tmp_path) as server, caller(server.url) as http:
         assert http.info()["branch"] == 1
         assert "p050" not in keys_of(http.draw(8, 99, 8))
+
+
+@pytest.mark.slow
+def test_a_server_killed_while_it_restores_has_restored_once_or_not_at_all(database_url: str, tmp_path: Path) -> None:
+    rng, port = np.random.default_rng(3), free_port()
+    with process(database_url, tmp_path, port=port) as server, caller(server.url) as http:
+        http.pool(prompts(60))
+        http.run(group_size=4)
+        train(http, range(2))
+        http.post(f"{RUN}/checkpoints", {"step": 1})
+    for number in range(5):
+        body = {"step": 1, "restore_id": f"restore {number}"}
+        with process(database_url, tmp_path, port=port) as server, caller(server.url) as http:
+            train(http, range(2, 4))
+            thread = threading.Thread(target=_sent_unless_it_dies, args=(server.url, body))
+            thread.start()
+            time.sleep(float(rng.random()) * 0.03)
+            server.kill()
+            thread.join()
+        with process(database_url, tmp_path, port=port) as server, caller(server.url) as http:
+            answer = http.post(f"{RUN}/restore", body)
+            assert (answer["branch"], answer["next_index"], answer["lost"]) == (number + 1, 2, 8)
+            assert http.post(f"{RUN}/restore", body) == answer
+            assert [event["kind"] for event in http.events()].count("restored") == number + 1
+            before = everything(http)
+            server.kill()
+        with in_process(database_url) as http:
+            assert everything(http) == before
+
+
+def _sent_unless_it_dies(url: str, body: Json) -> None:
+    with caller(url) as http, suppress(httpx.TransportError):
+        http.post(f"{RUN}/restore", body)
 
 
 SNAPSHOT_DAMAGE: dict[str, Callable[[bytes], bytes]] = {
@@ -190,6 +227,8 @@ def test_a_commit_that_fails_leaves_memory_as_the_log_has_it(sqlite_url: str, tm
         http.run(group_size=4)
         train(http, range(3))
         ticket = http.draw(3, 2, 3)["tickets"][0]
+        http.post(f"{RUN}/checkpoints", {"step": 2})
+        late = http.draw(5, 2, 5)["tickets"][0]
         before = everything(http)
         with closing(sqlite3.connect(tmp_path / "midband.db")) as connection:
             full = "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no space left'); END"
@@ -200,6 +239,7 @@ def test_a_commit_that_fails_leaves_memory_as_the_log_has_it(sqlite_url: str, tm
                 ("reports", report),
                 ("steps", {"step": 9, "policy_version": 9}),
                 ("checkpoints", {"step": 9}),
+                ("restore", {"step": 2, "restore_id": "a"}),
                 ("complete", {}),
             ):
                 assert http.send("POST", f"{RUN}/{path}", body).status_code == 500
@@ -207,6 +247,8 @@ def test_a_commit_that_fails_leaves_memory_as_the_log_has_it(sqlite_url: str, tm
             connection.execute("DROP TRIGGER full")
         assert http.report(*report["groups"])["applied"] == 4
         assert http.draw(4, 2, 4)["returned"] == 2
+        assert http.post(f"{RUN}/restore", {"step": 2, "restore_id": "a"})["branch"] == 1
+        assert http.ticket(late["ticket"])["state"] == "void"
 
 
 def test_a_snapshot_that_cannot_be_stored_holds_nothing_up(
