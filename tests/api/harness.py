@@ -220,7 +220,7 @@ def listening(database_url: str, **settings: Any) -> Iterator[str]:
         thread.start()
         try:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            _wait_until_ready(url, thread.is_alive)
+            wait_until_ready(url, thread.is_alive)
             yield url
         finally:
             server.should_exit = True
@@ -255,7 +255,7 @@ class Process:
         with log.open("ab") as stream:
             arguments = ["serve", "--database-url", database_url, "--port", str(port), *flags]
             self._process = subprocess.Popen(command(*arguments), cwd=ROOT, stdout=stream, stderr=stream)
-        _wait_until_ready(self.url, lambda: self._process.poll() is None, log)
+        wait_until_ready(self.url, lambda: self._process.poll() is None, log)
 
     @property
     def pid(self) -> int:
@@ -314,7 +314,7 @@ def ended(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     )
 
 
-def _wait_until_ready(url: str, is_alive: Any, log: Path | None = None) -> None:
+def wait_until_ready(url: str, is_alive: Any, log: Path | None = None) -> None:
     limit_s = time.monotonic() + START_LIMIT_S
     while True:
         try:

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.api.harness import LIMIT_S, caller, free_port, process
+from tests.api.forked import forked
+from tests.api.harness import LIMIT_S, caller, free_port
 from tests.api.load import Load, all_of, check_afterwards, check_replay, check_while_running
 
 KILLS = int(os.environ.get("MIDBAND_TEST_KILLS", "20"))
@@ -26,18 +27,18 @@ def test_what_was_acknowledged_when_the_server_was_killed_counts_exactly_once(
 ) -> None:
     rng, port = np.random.default_rng(KILLS), free_port()
     load = Load([f"http://127.0.0.1:{port}"], timeout_s=LIMIT_S)
-    with process(database_url, tmp_path, port=port) as server, caller(server.url) as http:
+    with forked(database_url, tmp_path, port) as server, caller(server.url) as http:
         load.prepare(http)
     load.start()
     for _ in range(KILLS):
         acknowledged = load.num_acknowledged
-        with process(database_url, tmp_path, port=port) as server:
+        with forked(database_url, tmp_path, port) as server:
             with caller(server.url) as http:
                 check_while_running(http, acknowledged)
             time.sleep(float(rng.random()) * LONGEST_LIFE_S)
             load.raise_failure()
             server.kill()
-    with process(database_url, tmp_path, port=port) as server:
+    with forked(database_url, tmp_path, port) as server:
         load.finish()
         with caller(server.url) as http:
             check_afterwards(http, load)
