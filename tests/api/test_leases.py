@@ -12,7 +12,9 @@ from api.db.migrate import upgrade
 from api.db.session import create_database, read, write
 from api.errors import Busy, NotOwner
 from api.leases import LEASE_S, Leases
-from tests.api.harness import Http, Json, group, ids_of, in_process, keys_of, prompts, refused
+from api.serve import serving
+from api.settings import Settings
+from tests.api.harness import Http, Json, caller, group, ids_of, in_process, keys_of, prompts, refused
 
 pytestmark = pytest.mark.postgres
 A, B = "http://a.example:1", "https://b.example/midband"
@@ -29,8 +31,10 @@ def database(postgres_url: str) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def servers(postgres_url: str) -> Iterator[tuple[Http, Http]]:
-    """A, which owns run r, and B."""
+def servers(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Http, Http]]:
+    """A, which owns run r, and B. A lease ends when the test says so."""
+    monkeypatch.setattr("api.leases.LEASE_S", 600.0)
+    monkeypatch.setattr("api.leases.RENEWAL_S", 600.0)
     with in_process(postgres_url, advertise=A) as a, in_process(postgres_url, advertise=B) as b:
         a.pool(prompts(20))
         a.run(group_size=2)
@@ -130,6 +134,16 @@ def test_a_server_that_stops_gives_its_runs_back_at_once(postgres_url: str, data
         assert b.draw(0, 4) == drawn
         assert b.draw(1, 4)["returned"] == 4
         assert lease(database)[:2] == (2, B)
+
+
+def test_a_server_on_any_free_port_is_found_at_the_one_that_it_got(postgres_url: str) -> None:
+    settings = Settings(database_url=postgres_url, port=0, log_level="warning")
+    with serving(settings) as url, caller(url) as a, in_process(postgres_url, advertise=B) as b:
+        a.pool(prompts(20))
+        a.run(group_size=2)
+        drawn = a.draw(0, 4)
+        assert sent_on(b, "batches", {"index": 1, "size": 4, "policy_version": 0}) == url
+        assert a.draw(0, 4) == drawn
 
 
 def test_a_run_is_written_by_the_server_that_first_needs_it(servers: tuple[Http, Http]) -> None:
