@@ -105,13 +105,16 @@ def serve(
     database_url: DatabaseUrl = None,
     host: Annotated[str | None, typer.Option(help="Without keys a loopback address only; MIDBAND_HOST.")] = None,
     port: Annotated[int | None, typer.Option(help="0 for any free one; MIDBAND_PORT.")] = None,
+    advertise: Annotated[
+        str | None, typer.Option(help="URL by which callers reach it, for others on its database; MIDBAND_ADVERTISE.")
+    ] = None,
 ) -> None:
     """Start the service on this machine: one process, one database."""
     from api.errors import StartRefused
     from api.serve import serve as run_server
 
     try:
-        run_server(_settings(database_url=database_url, host=host, port=port))
+        run_server(_settings(database_url=database_url, host=host, port=port, advertise=advertise))
     except StartRefused as error:
         _fail(str(error))
 
@@ -173,6 +176,47 @@ def revoke_key(
     except ServiceError as error:
         _fail(str(error))
     typer.echo(said)
+
+
+@app.command()
+def doctor(
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Make anew what the logs allow, if anything.")] = False,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Check the database: tables, pools, each run's log against its snapshots; say what to do. Status 1 if anything is
+    wrong."""
+    from api import doctor as doctors
+    from api.errors import ServiceError
+
+    settings = _settings(database_url=database_url)
+    try:
+        findings = doctors.examine(settings)
+        typer.echo("\n".join(findings.lines))
+        if rebuild and findings.rebuildable:
+            typer.echo("\n".join(doctors.rebuild(settings, findings)))
+            findings = doctors.examine(settings)
+            typer.echo("\n".join(findings.lines))
+        elif rebuild:
+            typer.echo("nothing to rebuild")
+    except ServiceError as error:
+        _fail(str(error))
+    if not findings.healthy:
+        raise typer.Exit(1)
+
+
+@app.command()
+def backup(
+    file: Annotated[Path, typer.Argument(help="Where the copy goes; it must not exist.")],
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Copy a SQLite database to a file, also while a server has it open."""
+    from api.doctor import backup as copy_database
+    from api.errors import ServiceError
+
+    try:
+        typer.echo(copy_database(_settings(database_url=database_url), file))
+    except ServiceError as error:
+        _fail(str(error))
 
 
 @app.command()

@@ -21,6 +21,7 @@ from api.db.migrate import upgrade
 from api.db.session import create_database, lock_database
 from api.errors import install_error_handlers
 from api.keyring import Keyring
+from api.leases import Leases
 from api.request_ids import HEADER as REQUEST_ID_HEADER
 from api.response_headers import DOCS_PATH, ResponseHeaders
 from api.routes import batches, health, pools, progress, reading, reports, runs
@@ -47,7 +48,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             await asyncio.to_thread(upgrade, database)
             keyring = Keyring(database, open_without_keys=is_loopback(settings.host))
             stack.callback(keyring.close)
-            service = RunService(RunStore(database))
+            leases = None
+            if database.dialect.name == "postgresql":  # which other servers may have open too
+                leases = await asyncio.to_thread(Leases.started, database, settings.address)
+                stack.push_async_callback(asyncio.to_thread, leases.stop)
+            service = RunService(RunStore(database, leases))
             await service.start()
             stack.push_async_callback(service.stop)
             app.state.database, app.state.keyring, app.state.service = database, keyring, service

@@ -9,7 +9,7 @@ ServiceError
     ├── MissingScope · ForeignOrigin                                                   403
     ├── UnknownPool · UnknownPrompt · UnknownRun                                       404
     ├── BodyTooSlow                                                                    408
-    ├── PoolConflict · PoolArchived · RunConflict                                      409
+    ├── PoolConflict · PoolArchived · RunConflict · NotOwner                           409
     ├── BodyTooLarge                                                                   413
     ├── UnsupportedFormat                                                              415
     ├── InvalidRequest · InvalidCursor · UnreadableBody                                422
@@ -18,7 +18,8 @@ ServiceError
     └── Busy                                                                           503
 
 To add one: a subclass with `code`, `status` and a sentence on when it is raised. Errors of the selection core get their
-status in CORE_STATUS. Every answer is {"code", "detail", "retryable", "request_id"}; no other module writes one.
+status in CORE_STATUS. Every answer is {"code", "detail", "retryable", "request_id"}, and `owner` where a caller is sent
+elsewhere; no other module writes one.
 """
 
 import logging
@@ -131,6 +132,16 @@ class RunConflict(ApiError):
     code, status = "run_conflict", 409
 
 
+class NotOwner(ApiError):
+    """Another server writes this run; `owner` is its address, if it is known."""
+
+    code, status, retryable = "not_owner", 409, True
+
+    def __init__(self, detail: str, *, owner: str | None = None) -> None:
+        super().__init__(detail)
+        self.owner = owner
+
+
 class BodyTooLarge(ApiError):
     """The body of the request passes the limit in the settings."""
 
@@ -216,7 +227,8 @@ def error_response(error: ApiError, scope: MutableMapping[str, Any]) -> JSONResp
         headers = {"Retry-After": str(RETRY_AFTER_S)}
     elif isinstance(error, Unauthenticated):
         headers = {"WWW-Authenticate": "Bearer"}
-    return _answer(scope, error.status, error.code, str(error), retryable=error.retryable, headers=headers)
+    owner = error.owner if isinstance(error, NotOwner) else None
+    return _answer(scope, error.status, error.code, str(error), retryable=error.retryable, headers=headers, owner=owner)
 
 
 def install_error_handlers(app: FastAPI) -> None:
@@ -323,9 +335,12 @@ def _answer(
     *,
     retryable: bool = False,
     headers: Mapping[str, str] | None = None,
+    owner: str | None = None,
 ) -> JSONResponse:
     request_id = request_id_of(scope)
     body = {"code": code, "detail": detail, "retryable": retryable, "request_id": request_id}
+    if owner is not None:
+        body["owner"] = owner
     # A failure inside the service is answered past every middleware, so what they would add is added here.
     headers = {**SECURITY_HEADERS, **(headers or {}), HEADER: request_id}
     return JSONResponse(body, status_code=status, headers=headers)

@@ -1,10 +1,12 @@
 """What every answer tells a browser: take nothing for what it does not say it is, show it in no frame, keep no copy.
 
 `create_app` adds the middleware, and `api.errors` writes the same headers on answers that no middleware sees. An
-answer's own header stands: a page that loads scripts brings its own policy.
+answer's own header stands: a page that loads scripts brings its own policy. An answer from a copy of a run says how old
+that is.
 """
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,6 +19,10 @@ SECURITY_HEADERS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+
+# Set where an answer comes from a copy of a run that another server writes: seconds since it followed the log.
+STATE_AGE_S: ContextVar[float | None] = ContextVar("state_age_s", default=None)
+STATE_AGE = "Midband-State-Age"
 
 # The page of FastAPI: it loads Swagger's script and style from where FastAPI says, and has a script of its own inside.
 DOCS_PATH = "/docs"
@@ -44,6 +50,8 @@ class ResponseHeaders:
                     headers["Content-Security-Policy"] = DOCS_POLICY
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
+                if (age_s := STATE_AGE_S.get()) is not None:
+                    headers[STATE_AGE] = f"{age_s:.3f}"
             await send(message)
 
         await self.app(scope, receive, send_with_headers)

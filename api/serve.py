@@ -48,7 +48,7 @@ def serve(settings: Settings) -> None:
             )
         else:
             logger.info("no keys exist: listening on this machine only, %s", _url(listener))
-        _server(settings).run(sockets=[listener])
+        _server(settings, listener).run(sockets=[listener])
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def serving(settings: Settings) -> Iterator[str]:
     """Serves from a thread for as long as the block runs; yields the URL. Raises StartRefused when it cannot start."""
     _prepare_database(settings)
     with _listen(settings) as listener:
-        server = _server(settings)
+        server = _server(settings, listener)
         thread = threading.Thread(target=server.run, args=([listener],), name="midband service", daemon=True)
         thread.start()
         try:
@@ -70,8 +70,9 @@ def serving(settings: Settings) -> Iterator[str]:
             thread.join()
 
 
-def _server(settings: Settings) -> uvicorn.Server:
-    app = create_app(settings)
+def _server(settings: Settings, listener: socket.socket) -> uvicorn.Server:
+    # Port 0 is a real one only by now, and other servers are to find it.
+    app = create_app(settings.model_copy(update={"port": listener.getsockname()[1]}))
     return uvicorn.Server(
         uvicorn.Config(app, log_level=settings.log_level, log_config=None, access_log=False, server_header=False)
     )

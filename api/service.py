@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,11 +21,11 @@ from api.db import pools as pool_queries
 from api.db import runs as run_queries
 from api.db.runs import StoredRun
 from api.db.session import read
-from api.errors import NotAvailable, RunConflict, ServiceError, UnknownRun, no_run
+from api.errors import NotAvailable, NotOwner, RunConflict, ServiceError, UnknownRun, no_run
 from api.hosting import Command, RunHost, Work
+from api.response_headers import STATE_AGE_S
 from api.store import RunStore
 from selector.errors import RunComplete, SelectorError, UnknownBatch
-from selector.events import PoolRevised
 from selector.state import DrawnBatch
 
 logger = logging.getLogger("midband.api")
@@ -67,9 +68,19 @@ class RunService:
         return await asyncio.to_thread(self._create_run, request)
 
     async def command(self, run: str, command: Command[T]) -> T:
-        """Carries out a command on a run, in turn. Raises UnknownRun, Busy and what the command raises."""
+        """Carries out a command on a run, in turn. Raises UnknownRun, Busy, NotOwner and what the command raises."""
         host = await self._host(run)
         return await asyncio.wrap_future(host.submit(command))
+
+    async def look(self, run: str, command: Command[T]) -> T:
+        """The same for a command that changes nothing. On a run of another server it sees a copy; STATE_AGE_S then
+        says in the caller's context how old that is.
+        """
+        host = await self._host(run)
+        result, age_s = await asyncio.wrap_future(host.submit(lambda work: (command(work), work.age_s), reads=True))
+        if age_s is not None:
+            STATE_AGE_S.set(age_s)
+        return result
 
     async def draw(self, run: str, request: schemas.BatchRequest) -> bytes:
         """Draws a batch, or finds it when it was drawn before; as JSON, since batches can be large."""
@@ -102,7 +113,7 @@ class RunService:
                 raise UnknownBatch(f"run {run!r} has no {purpose} batch {index}, refill {refill}, on this branch")
             return self._batch(work, state.batches[ordinal], include)
 
-        return await self.command(run, command)
+        return await self.look(run, command)
 
     async def report(self, run: str, read_body: Callable[[], schemas.ReportRequest]) -> dict[str, Any]:
         """Adds a report. `read_body` parses it, in a thread, as bodies can be large."""
@@ -158,8 +169,8 @@ class RunService:
             if event is not None:
                 reopened = work.engine.state.completed
                 work.apply(event)
-                if reopened:  # changes of the pool pass by a run that has ended
-                    self._see_pool(work, self._pool_id_of(work))
+                if reopened:  # changes of the pool passed it by
+                    work.see_pool()
             return work.engine.restore_answer(request.restore_id)
 
         return await self.command(run, command)
@@ -199,7 +210,7 @@ class RunService:
                 wanted &= table["state"] == ("open", "reported", "void").index(state)
             return views.ticket_page(work.engine.state, tickets=np.flatnonzero(wanted), limit=limit, cursor=cursor)
 
-        return await self.command(run, command)
+        return await self.look(run, command)
 
     async def runs(self) -> list[dict[str, Any]]:
         """All runs, in the order in which they were made."""
@@ -226,7 +237,7 @@ class RunService:
 
     async def events(self, run: str, after: int) -> Iterator[bytes]:
         """Lines of the log after a position. Raises UnknownRun."""
-        stored = (await self._host(run)).run
+        stored = await asyncio.to_thread(self._find, run)
 
         def lines() -> Iterator[bytes]:
             position, more = after, True
@@ -252,24 +263,18 @@ class RunService:
                 fields[known[0]]["groups"] = views.prompt_groups(state, known[0])
             return fields
 
-        return await self.command(run, command)
+        return await self.look(run, command)
 
     async def pool_changed(self, pool: str) -> None:
         """Puts the pool's newest revision into the log of each of its runs that has not ended."""
-        pool_id, stored = await asyncio.to_thread(self._runs_on, pool)
-        for run in stored:
+        for run in await asyncio.to_thread(self._runs_on, pool):
             if not run.completed:
-                await self.command(run.name, lambda work: self._see_pool(work, pool_id))
+                with suppress(NotOwner):  # its owner looks at the pool before it carries out anything
+                    await self.command(run.name, lambda work: work.see_pool())
 
-    def _see_pool(self, work: Work, pool_id: int) -> None:
-        newest = self.store.pool(pool_id)
-        if newest.revision > work.engine.state.pool.revision:
-            work.apply(PoolRevised(revision=newest.revision, pool=newest))
-
-    def _runs_on(self, pool: str) -> tuple[int, list[StoredRun]]:
+    def _runs_on(self, pool: str) -> list[StoredRun]:
         with read(self.store.database) as connection:
-            pool_id = pool_queries.get_pool(connection, pool).id
-            return pool_id, run_queries.list_runs(connection, pool_id)
+            return run_queries.list_runs(connection, pool_queries.get_pool(connection, pool).id)
 
     def _create_run(self, request: schemas.RunRequest) -> tuple[dict[str, Any], bool]:
         config = convert.to_config(request)
@@ -308,10 +313,7 @@ class RunService:
         if host is None:
             stored = await asyncio.to_thread(self._find, name)
             if name not in self._hosts:
-                host = self._hosts[name] = RunHost(stored, self.store, self._executor)
-                # The pool may have changed between the run's last event and now.
-                if not stored.completed:
-                    host.submit(lambda work: self._see_pool(work, stored.pool_id))
+                self._hosts[name] = RunHost(stored, self.store, self._executor)
             host = self._hosts[name]
         return host
 
@@ -328,7 +330,8 @@ class RunService:
             for name, host in list(self._hosts.items()):
                 if host.has_deadline_before(time.time()):
                     try:
-                        await self.command(name, lambda work: None)  # every command begins with the deadlines
+                        with suppress(NotOwner):  # then they are another server's to look at
+                            await self.command(name, lambda work: None)  # every command begins with the deadlines
                     except (SelectorError, ServiceError, SQLAlchemyError) as error:
                         logger.error("run %s: its deadlines could not be looked at: %s", name, error)
 

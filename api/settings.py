@@ -7,6 +7,7 @@ described in docs/settings.md.
 import ipaddress
 import os
 import re
+import socket
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +20,9 @@ from sqlalchemy.exc import ArgumentError
 MIB = 2**20
 DEFAULT_PORT = 8765
 ORIGIN = re.compile(r"https?://[^\s/?#@*,]+")  # as a browser writes it: no path, not even a slash
+
+ADDRESS = re.compile(r"https?://[^\s/?#@*,]+(/[^\s?#]*)?")
+EVERYWHERE = frozenset({"0.0.0.0", "::"})  # hosts to listen on that nobody can be sent to
 
 
 def default_database_url() -> str:
@@ -43,6 +47,7 @@ class Settings(BaseSettings):
     database_url: str = Field(default_factory=default_database_url)
     host: str = "127.0.0.1"
     port: int = Field(default=DEFAULT_PORT, ge=0, le=65_535)
+    advertise: str | None = None
     max_body_bytes: int = Field(default=64 * MIB, ge=1_024)
     max_import_bytes: int = Field(default=2_048 * MIB, ge=1_024)
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
@@ -65,6 +70,23 @@ class Settings(BaseSettings):
         if not value:
             raise ValueError("empty, which would listen everywhere: write 127.0.0.1, or 0.0.0.0 if that is meant")
         return value
+
+    @field_validator("advertise")
+    @classmethod
+    def _is_an_address(cls, value: str | None) -> str | None:
+        if value is not None and ADDRESS.fullmatch(value) is None:
+            raise ValueError(
+                "not an address that callers can be sent to: write http://host:port or https://host, without a password"
+            )
+        return None if value is None else value.rstrip("/")
+
+    @property
+    def address(self) -> str:
+        """Where other servers of the database send callers: as advertised, else by host and port."""
+        if self.advertise is not None:
+            return self.advertise
+        host = socket.gethostname() if self.host in EVERYWHERE else self.host
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     @field_validator("cors_origins", mode="before")
     @classmethod

@@ -1,13 +1,15 @@
 """Runs in the database: begin one, load its engine, add to its log, and find the attached parts of its events.
 
 `RunHost` calls it from worker threads; nothing here is asynchronous. State at any point = newest sound snapshot +
-tail of the log; a damaged snapshot is passed over, a damaged log stops the run with a message.
+tail of the log; a damaged snapshot is passed over, a damaged log stops the run with a message. Where several servers
+share the database, a run is claimed first, and whatever writes it names the token that it was claimed with.
 """
 
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 import numpy as np
 from sqlalchemy import Connection, Engine
@@ -17,6 +19,7 @@ from api.db import runs as run_queries
 from api.db.columns import PoolColumns
 from api.db.runs import FULL, REWIND, StoredRun
 from api.db.session import read, write
+from api.leases import Leases
 from api.version import installed_version
 from selector.config import RunConfig
 from selector.engine import RunEngine
@@ -32,12 +35,40 @@ Checkpoints = dict[int, dict[str, np.ndarray]]  # position in the log -> what a 
 
 
 class RunStore:
-    """All runs of one database. Thread safe."""
+    """All runs of one database. Thread safe. Without `leases` this is the only server, and every run is its own."""
 
-    def __init__(self, database: Engine) -> None:
-        self.database = database
+    def __init__(self, database: Engine, leases: Leases | None = None) -> None:
+        self.database, self._leases = database, leases
         self._pools: OrderedDict[tuple[int, int], PoolColumns] = OrderedDict()
         self._lock = threading.Lock()
+
+    @property
+    def shared(self) -> bool:
+        """Whether other servers may write this database too."""
+        return self._leases is not None
+
+    def claim(self, run: StoredRun) -> int:
+        """The token that writes the run from now on. Raises NotOwner while another server has it."""
+        return 0 if self._leases is None else self._leases.claim(run.id, run.name)
+
+    def confirm(self, run: StoredRun, token: int) -> None:
+        """Raises NotOwner if the run was claimed with a later token."""
+        if self._leases is not None:
+            self._leases.confirm(run.id, run.name, token)
+
+    @contextmanager
+    def _writing(self, run: StoredRun, token: int) -> Iterator[Connection]:
+        with write(self.database) as connection:
+            if self._leases is None:
+                yield connection
+            else:
+                with self._leases.fenced(connection, run.id, run.name, token):
+                    yield connection
+
+    def pool_revision(self, pool_id: int) -> int:
+        """The newest revision of a pool."""
+        with read(self.database) as connection:
+            return run_queries.pool_head(connection, pool_id)[1]
 
     def pool(self, pool_id: int, revision: int | None = None) -> PoolState:
         """A pool at a revision, by default the newest."""
@@ -71,31 +102,88 @@ class RunStore:
                 at=at,
             )
             run_queries.append_events(connection, run_id, 1, events, at)
-        return StoredRun(id=run_id, name=name, pool_id=pool_id, request=request, completed=False)
+        last = len(events)
+        return StoredRun(id=run_id, name=name, pool_id=pool_id, request=request, completed=False, last_seq=last)
 
     def append(
-        self, run: StoredRun, engine: RunEngine, events: Sequence[Event], checkpoints: Checkpoints, at: float
+        self,
+        run: StoredRun,
+        engine: RunEngine,
+        events: Sequence[Event],
+        checkpoints: Checkpoints,
+        at: float,
+        *,
+        token: int,
     ) -> None:
-        """Adds events that the engine has applied, in one transaction, and the state at each checkpoint."""
+        """Adds events that the engine has applied, in one transaction, and the state at each checkpoint.
+
+        Raises NotOwner, and stores nothing, if the run was claimed with a later token.
+        """
         first_seq = engine.state.seq - len(events) + 1
-        with write(self.database) as connection:
+        with self._writing(run, token) as connection:
             run_queries.append_events(connection, run.id, first_seq, events, at)
             for position, rewindable in checkpoints.items():
                 run_queries.save_snapshot(connection, run.id, position, REWIND, pack(rewindable, {}), at)
             if any(isinstance(event, (RunCompleted, Restored)) for event in events):
                 run_queries.set_completed(connection, run.id, engine.state.completed)
 
-    def save(self, run: StoredRun, engine: RunEngine, at: float) -> None:
-        """Stores a full snapshot and drops those no longer needed."""
+    def save(self, run: StoredRun, engine: RunEngine, at: float, *, token: int) -> None:
+        """Stores a full snapshot and drops those no longer needed. Raises NotOwner like `append`."""
         payload = snapshot(engine.state, made_by=installed_version())
-        with write(self.database) as connection:
+        with self._writing(run, token) as connection:
             run_queries.save_snapshot(connection, run.id, engine.state.seq, FULL, payload, at)
             kept = run_queries.read_snapshot_positions(connection, run.id, FULL)[:SNAPSHOTS_KEPT]
             run_queries.prune_snapshots(connection, run.id, FULL, kept[-1])
 
+    def rebuild(self, run: StoredRun, *, token: int) -> None:
+        """Makes what stands beside a run's log anew from the log alone: a full snapshot, those of its checkpoints, and
+        whether it has ended. Raises SnapshotDamaged when the log cannot be read.
+        """
+        kept, now = set[int](), time.time()
+
+        def keep(engine: RunEngine) -> None:
+            position = engine.state.seq
+            if any(checkpoint.seq == position for checkpoint in engine.state.checkpoints[-1:]):
+                with self._writing(run, token) as connection:
+                    payload = pack(engine.state.rewindable(), {})
+                    run_queries.save_snapshot(connection, run.id, position, REWIND, payload, now)
+                kept.add(position)
+
+        engine = self.replay_alone(run, keep)
+        self.save(run, engine, now, token=token)
+        with self._writing(run, token) as connection:
+            run_queries.set_completed(connection, run.id, engine.state.completed)
+            run_queries.drop_other_snapshots(connection, run.id, FULL, {engine.state.seq})
+            run_queries.drop_other_snapshots(connection, run.id, REWIND, kept)
+
+    def replay_alone(self, run: StoredRun, watch: Callable[[RunEngine], None]) -> RunEngine:
+        """The engine from the whole log and nothing else, `watch`ed after each event. Raises SnapshotDamaged."""
+
+        def seen(engine: RunEngine) -> None:
+            archive.note(engine)
+            watch(engine)
+
+        with read(self.database) as connection:
+            try:
+                archive = LogArchive(self, run, run_queries.restored_positions(connection, run.id))
+                log = (event for _, event in run_queries.read_events(connection, run.id, 0))
+                engine = replay(log, archive, watch=seen)
+            except (LookupError, TypeError, ValueError, OverflowError) as error:
+                raise SnapshotDamaged(str(error)) from error
+            written = run_queries.log_length(connection, run.id)
+        if engine.state.seq < written:
+            raise SnapshotDamaged(f"event {written} was written, and the log ends before it")
+        return engine
+
     def load(self, run: StoredRun) -> RunEngine:
         """The engine as it was at the last event of the log. Raises SnapshotDamaged when the log cannot be read."""
         return self._load_upto(run, None)
+
+    def follow(self, run: StoredRun, engine: RunEngine) -> RunEngine:
+        """The engine after what was added to the log since: for reading a run that another server writes."""
+        with read(self.database) as connection:
+            tail = (event for _, event in run_queries.read_events(connection, run.id, engine.state.seq))
+            return replay(tail, RunArchive(self, run), engine)
 
     def _load_upto(self, run: StoredRun, upto: int | None) -> RunEngine:
         archive, position = RunArchive(self, run), 0
@@ -109,12 +197,16 @@ class RunStore:
         with read(self.database) as connection:
             engine = self._newest_sound(run, archive, run_queries.read_snapshots(connection, run.id, FULL, upto))
             try:
-                if engine is None:
-                    return replay(tail(connection), archive)
-                position = engine.state.seq
-                if not any(run_queries.read_event_rows(connection, run.id, position - 1, position)):
+                position = 0 if engine is None else engine.state.seq
+                if engine is not None and not any(
+                    run_queries.read_event_rows(connection, run.id, position - 1, position)
+                ):
                     raise SnapshotDamaged("the log ends before its snapshot")
-                return replay(tail(connection), archive, engine)
+                engine = replay(tail(connection), archive, engine)
+                written = run_queries.log_length(connection, run.id)
+                if engine.state.seq < (written if upto is None else min(written, upto)):
+                    raise SnapshotDamaged(f"event {written} was written, and the log ends before it")
+                return engine
             except (SnapshotDamaged, LookupError, TypeError, ValueError, OverflowError) as error:
                 raise SnapshotDamaged(
                     f"the log of run {run.name!r} cannot be read behind event {position}: {error}; "
@@ -146,8 +238,27 @@ class RunArchive:
     def __init__(self, store: RunStore, run: StoredRun) -> None:
         self._store, self._run = store, run
 
+    def newest_revision(self) -> int:
+        """Of the run's pool, as it is now."""
+        return self._store.pool_revision(self._run.pool_id)
+
     def pool(self, revision: int) -> PoolState:
         return self._store.pool(self._run.pool_id, revision)
 
     def rewound(self, position: int) -> Mapping[str, np.ndarray]:
         return self._store.rewound(self._run, position)
+
+
+class LogArchive(RunArchive):
+    """The same without any snapshot: what restores take back is noted while the log is replayed."""
+
+    def __init__(self, store: RunStore, run: StoredRun, positions: Container[int]) -> None:
+        super().__init__(store, run)
+        self._positions, self._noted = positions, dict[int, dict[str, np.ndarray]]()
+
+    def note(self, engine: RunEngine) -> None:
+        if engine.state.seq in self._positions:
+            self._noted[engine.state.seq] = {name: array.copy() for name, array in engine.state.rewindable().items()}
+
+    def rewound(self, position: int) -> Mapping[str, np.ndarray]:
+        return self._noted[position]

@@ -2,6 +2,10 @@
 
 `trainer.client` says which call; this module knows statuses, back-off and the envelope of errors, and no route.
 Every call of the contract is idempotent, so every call may be sent again.
+
+Several servers may share a database; each run is then written by one of them, and the others answer `not_owner` with
+its address. Calls follow there, a bounded number of times, with the same key, and come back to the first address when
+nobody answers.
 """
 
 import logging
@@ -16,12 +20,13 @@ import httpx
 from pydantic import TypeAdapter, ValidationError
 
 from api.schemas import ErrorBody
-from trainer.errors import InvalidRequest, MidbandError, ServiceUnavailable, UnreadableAnswer, refusal
+from trainer.errors import InvalidRequest, MidbandError, NotOwner, ServiceUnavailable, UnreadableAnswer, refusal
 from trainer.retry import Backoff, Wait
 
 TRY_AGAIN = frozenset({429, 502, 503, 504})  # statuses that say: not now
 KEY_VARIABLE = "MIDBAND_KEY"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+MAX_FOLLOWED = 3  # owners in a row before a pause: a run that moves faster is not settled yet
 DETAIL_CHARS = 300  # of a body that is not of this contract; enough to recognise the program that sent it
 
 T = TypeVar("T")
@@ -55,6 +60,8 @@ class Connection:
             headers["Authorization"] = f"Bearer {_checked(key)}"
         self.where = str(url.copy_with(userinfo=b"")).rstrip("/")  # for messages: a password must not get into a log
         self._backoff = backoff
+        self._base = url
+        self._owners: dict[str, httpx.URL] = {}  # what a call is about -> the server that it was sent on to
         self._http = httpx.Client(
             base_url=url,
             headers=headers,
@@ -86,12 +93,19 @@ class Connection:
         params = {name: str(value) for name, value in (query or {}).items() if value is not None}
         headers = {"Content-Type": content_type} if body else {}
         timeout = httpx.USE_CLIENT_DEFAULT if timeout_s is None else httpx.Timeout(timeout_s)
-        wait = self._backoff.start()
+        wait, about, followed = self._backoff.start(), _subject(path), 0
         while True:
             content = body() if callable(body) else body
+            owner = self._owners.get(about)
+            where = self.where if owner is None else str(owner.copy_with(userinfo=b""))
             try:
                 request = self._http.build_request(
-                    method, path, params=params, content=content, headers=headers, timeout=timeout
+                    method,
+                    path if owner is None else _under(owner, path),
+                    params=params,
+                    content=content,
+                    headers=headers,
+                    timeout=timeout,
                 )
                 response = self._http.send(request, stream=stream)
                 if stream and not response.is_success:
@@ -100,19 +114,39 @@ class Connection:
             except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.InvalidURL) as error:
                 raise InvalidRequest(f"{method} {path} cannot be sent: {error}") from error
             except httpx.DecodingError as error:
-                raise UnreadableAnswer(f"{self.where} answered {method} {path} with a damaged body: {error}") from error
+                raise UnreadableAnswer(f"{where} answered {method} {path} with a damaged body: {error}") from error
             except httpx.TransportError as error:
+                self._owners.pop(about, None)
                 reason = str(error) or type(error).__name__
                 self._wait_or_raise(
-                    wait, ServiceUnavailable(f"no answer from {self.where} to {method} {path}: {reason}"), 0.0
+                    wait, ServiceUnavailable(f"no answer from {where} to {method} {path}: {reason}"), 0.0
                 )
                 continue
             if response.is_success:
                 return response
-            problem, again = self._judge(response)
+            problem, again = self._judge(response, where)
             if not again:
                 raise problem
+            self._owners.pop(about, None)  # whatever is wrong there, the first address may know of another owner
+            if isinstance(problem, NotOwner) and followed < MAX_FOLLOWED:
+                followed += 1
+                if self._follow(about, response):
+                    continue
             self._wait_or_raise(wait, problem, _retry_after_s(response))
+            followed = 0
+
+    def _follow(self, about: str, response: httpx.Response) -> bool:
+        """Notes the owner that an answer names; False if it names none, or one that must not be given the key."""
+        try:
+            owner = httpx.URL(ErrorBody.model_validate_json(response.content).owner or "")
+        except httpx.InvalidURL:
+            return False
+        # Never from an encrypted connection to an open one: the key goes along.
+        schemes = ("https",) if self._base.scheme == "https" else ("http", "https")
+        if owner.scheme not in schemes or not owner.host or owner.userinfo:
+            return False
+        self._owners[about] = owner.copy_with(userinfo=self._base.userinfo)
+        return True
 
     def _wait_or_raise(self, wait: Wait, problem: MidbandError, at_least_s: float) -> None:
         if wait.is_first and wait.left_s > 0:
@@ -120,22 +154,31 @@ class Connection:
         if not wait.pause(at_least_s):
             raise problem
 
-    def _judge(self, response: httpx.Response) -> tuple[MidbandError, bool]:
-        """The error that an answer stands for, and whether the same call may fare better later."""
+    def _judge(self, response: httpx.Response, where: str) -> tuple[MidbandError, bool]:
+        """The error that an answer from `where` stands for, and whether the same call may fare better later."""
         call = f"{response.request.method} {response.request.url.path}"
         status = response.status_code
         if response.is_redirect:
             target = response.headers.get("location", "another address")
-            return UnreadableAnswer(f"{self.where} sends {call} on to {target}: give that one as base_url"), False
+            return UnreadableAnswer(f"{where} sends {call} on to {target}: give that one as base_url"), False
         try:
             body = ErrorBody.model_validate_json(response.content)
         except ValidationError:
             body = ErrorBody(code=f"http_{status}", detail=response.text[:DETAIL_CHARS] or response.reason_phrase)
         again = status in TRY_AGAIN or body.retryable
         if status in TRY_AGAIN or (status >= 500 and status != httpx.codes.NOT_IMPLEMENTED):
-            text = f"{self.where} answered {status} to {call}: {body.detail}"
+            text = f"{where} answered {status} to {call}: {body.detail}"
             return ServiceUnavailable(text, status=status, request_id=body.request_id), again
         return refusal(status, body.code, body.detail, body.request_id), again
+
+
+def _subject(path: str) -> str:
+    """What a call is about: a collection and a name in it, as in /v1/runs/r. One server writes all of it."""
+    return "/".join(path.split("/")[:4])
+
+
+def _under(address: httpx.URL, path: str) -> httpx.URL:
+    return address.copy_with(raw_path=address.raw_path.rstrip(b"/") + path.encode("ascii"))
 
 
 def _checked(key: str) -> str:

@@ -21,6 +21,7 @@ MidbandError
         ├── StepConflict        the step was recorded with other values
         ├── BranchSuperseded    a restore began a new branch
         ├── RevisitImpossible   `revisit_draws` is smaller than the batches allow
+        ├── NotOwner            another server writes the run, and could not be followed to
         └── RunComplete         the run has ended
 
 Whether to try again is decided in one place, `trainer.connection`: by the time a caller sees an error, trying again
@@ -176,6 +177,12 @@ class RevisitImpossible(Conflict):
     """`revisit_draws` asks for more revisits than batches of this size have room for."""
 
     codes = ("revisit_impossible",)
+
+
+class NotOwner(Conflict):
+    """Another server of the same database writes the run, and it could not be reached within the caller's patience."""
+
+    codes = ("not_owner",)
 
 
 class RunComplete(Conflict):

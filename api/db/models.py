@@ -124,6 +124,19 @@ runs = Table(
     Column("config_hash", String(64), nullable=False),
     Column("created_at", Double, nullable=False),
     Column("completed", Boolean, nullable=False),
+    # Of the last event, written with it: a log that lost its end would else pass for an earlier one.
+    Column("last_seq", BigInteger, nullable=False, server_default="0"),
+)
+
+# Who owns a run, where several servers share a database. The row stays when the lease ends, so that tokens only rise.
+run_leases = Table(
+    "run_leases",
+    metadata,
+    Column("run_id", ForeignKey("runs.id"), primary_key=True),
+    Column("token", BigInteger, nullable=False),  # raised with each owner; every write of the run names it
+    Column("server", BigInteger, nullable=False),  # the advisory lock that this process holds for as long as it lives
+    Column("address", Text, nullable=False),  # where others find it
+    Column("expires_at", Double, nullable=False),  # by the database's clock; 0 once it was given back
 )
 
 events = Table(

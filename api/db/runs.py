@@ -4,7 +4,7 @@ Called by `api.store`. Knows rows and bytes; what an event means is the core's b
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from api.db.models import events, pools, runs, snapshots
 from selector.errors import SnapshotDamaged
-from selector.events import Event, event_from_json
+from selector.events import Event, Restored, event_from_json
 
 FULL, REWIND = "full", "rewind"
 EVENTS_PER_READ = 500
@@ -27,6 +27,7 @@ class StoredRun:
     pool_id: int
     request: dict[str, object]
     completed: bool
+    last_seq: int  # of the last event of its log
 
 
 def insert_run(
@@ -48,6 +49,7 @@ def insert_run(
         "config_hash": config_hash,
         "created_at": at,
         "completed": False,
+        "last_seq": 0,
     }
     result = connection.execute(insert(runs).values(values).returning(runs.c.id))
     return int(result.scalar_one())
@@ -75,13 +77,19 @@ def set_completed(connection: Connection, run_id: int, completed: bool) -> None:
     connection.execute(update(runs).where(runs.c.id == run_id).values(completed=completed))
 
 
+def log_length(connection: Connection, run_id: int) -> int:
+    """Seq of the last event that was ever written into a run's log."""
+    return int(connection.execute(select(runs.c.last_seq).where(runs.c.id == run_id)).scalar_one())
+
+
 def append_events(connection: Connection, run_id: int, first_seq: int, added: Sequence[Event], at: float) -> None:
-    """Adds events at `first_seq` and on. The primary key refuses a second writer."""
+    """Adds events at `first_seq` and on, and notes how far the log reaches. The primary key refuses a second writer."""
     rows = [
         {"run_id": run_id, "seq": seq, "kind": event.kind, "at": at, "payload": orjson.dumps(event.to_json())}
         for seq, event in enumerate(added, first_seq)
     ]
     connection.execute(insert(events), rows)
+    connection.execute(update(runs).where(runs.c.id == run_id).values(last_seq=first_seq + len(rows) - 1))
 
 
 def read_events(
@@ -94,6 +102,12 @@ def read_events(
             raise SnapshotDamaged(f"event {expected} is missing")
         yield seq, event_from_json(kind, orjson.loads(payload))
         expected += 1
+
+
+def restored_positions(connection: Connection, run_id: int) -> set[int]:
+    """Where in a run's log its restores went back to."""
+    query = select(events.c.payload).where(events.c.run_id == run_id, events.c.kind == Restored.kind)
+    return {int(orjson.loads(bytes(payload))["position"]) for payload in connection.execute(query).scalars()}
 
 
 def read_event_rows(
@@ -143,6 +157,12 @@ def read_snapshot_positions(connection: Connection, run_id: int, kind: str) -> l
     return [int(seq) for seq in connection.execute(query.order_by(snapshots.c.seq.desc())).scalars()]
 
 
+def drop_other_snapshots(connection: Connection, run_id: int, kind: str, kept: Collection[int]) -> None:
+    """Drops snapshots of a kind but those at `kept` positions."""
+    where = (snapshots.c.run_id == run_id, snapshots.c.kind == kind, snapshots.c.seq.not_in(kept))
+    connection.execute(delete(snapshots).where(*where))
+
+
 def prune_snapshots(connection: Connection, run_id: int, kind: str, keep_from: int) -> None:
     """Drops snapshots of a kind before a position."""
     connection.execute(
@@ -157,4 +177,5 @@ def _stored(row: dict[str, object]) -> StoredRun:
         pool_id=int(str(row["pool_id"])),
         request=orjson.loads(str(row["request"])),
         completed=bool(row["completed"]),
+        last_seq=int(str(row["last_seq"])),
     )

@@ -286,7 +286,7 @@ async def _page(request: Request, pool: Pool, query: PromptQuery) -> PromptPage:
     if wanted.absent:
         raise InvalidRequest(f"sort={query.sort}: absent prompts belong to no run's order, sort by {', '.join(Sort)}")
     state = None if of_pool else query.state
-    rows = await service_of(request).command(
+    rows = await service_of(request).look(
         query.run,
         lambda work: rows_in_order(
             work.engine.state, pool.name, wanted, stage=state, sort=query.sort, descending=descending

@@ -22,7 +22,7 @@ async def make_checkpoint(request: Request, run: str, body: schemas.CheckpointRe
 
 @router.get("/checkpoints", dependencies=[READ])
 async def list_checkpoints(request: Request, run: str) -> Json:
-    items = await service_of(request).command(run, lambda work: views.checkpoints(work.engine.state))
+    items = await service_of(request).look(run, lambda work: views.checkpoints(work.engine.state))
     return Json({"items": items})
 
 

@@ -25,17 +25,17 @@ Format = Literal["jsonl", "csv", "parquet"]
 
 @router.get("/runs/{run}/audit", response_model=schemas.AuditInfo, dependencies=[READ])
 async def get_audit(request: Request, run: str, level: Annotated[float, Query(gt=0.5, lt=1)] = LEVEL) -> Json:
-    return Json(await service_of(request).command(run, lambda work: views.audit_info(work.engine.state, level)))
+    return Json(await service_of(request).look(run, lambda work: views.audit_info(work.engine.state, level)))
 
 
 @router.get("/runs/{run}/costs", response_model=schemas.CostsInfo, dependencies=[READ])
 async def get_costs(request: Request, run: str) -> Json:
-    return Json(await service_of(request).command(run, lambda work: views.costs_info(work.engine.state)))
+    return Json(await service_of(request).look(run, lambda work: views.costs_info(work.engine.state)))
 
 
 @router.get("/runs/{run}/beliefs", dependencies=[READ])
 async def get_beliefs(request: Request, run: str, format: Format = "jsonl") -> Response:
-    columns = await service_of(request).command(run, lambda work: views.beliefs(work.engine.state))
+    columns = await service_of(request).look(run, lambda work: views.beliefs(work.engine.state))
     if format == "parquet":
         return Response(await run_in_threadpool(_parquet, columns), media_type="application/vnd.apache.parquet")
     if format == "csv":

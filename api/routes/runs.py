@@ -28,7 +28,7 @@ async def list_runs(request: Request) -> Json:
 
 @router.get("/runs/{run}", response_model=schemas.RunInfo, dependencies=[READ])
 async def get_run(request: Request, run: str) -> Json:
-    return Json(await service_of(request).command(run, lambda work: views.run_info(work.engine.state)))
+    return Json(await service_of(request).look(run, lambda work: views.run_info(work.engine.state)))
 
 
 @router.post("/runs/{run}/config", response_model=schemas.RunCreated, dependencies=[MANAGE])

@@ -41,6 +41,7 @@ class ErrorBody(Answer):
     detail: str
     retryable: bool = False
     request_id: str | None = None
+    owner: str | None = None  # with `not_owner`: the address of the server that writes the run
 
 
 class VersionInfo(Answer):

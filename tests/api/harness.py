@@ -20,8 +20,10 @@ from typing import Any
 import httpx
 import orjson
 import uvicorn
+from sqlalchemy import Connection
 
 from api.app import create_app
+from api.db.session import create_database, write
 from api.settings import Settings
 from trainer.transport import InProcessTransport
 
@@ -134,9 +136,9 @@ def refused(response: httpx.Response, status: int, code: str, *words: str) -> st
     """Asserts the one shape of errors, with this status and code, and a detail that holds the words; returns it."""
     assert response.status_code == status, response.text
     body = orjson.loads(response.content)
-    assert set(body) == {"code", "detail", "retryable", "request_id"}
+    assert set(body) - {"owner"} == {"code", "detail", "retryable", "request_id"}
     assert body["code"] == code, body
-    assert body["retryable"] is (status == 503)
+    assert body["retryable"] is (status == 503 or code == "not_owner")
     assert body["request_id"] == response.headers["x-request-id"]
     missing = [word for word in words if word not in body["detail"]]
     assert not missing, f"{missing} not in {body['detail']!r}"
@@ -188,6 +190,12 @@ def unchanged(http: Http, run: str = "r") -> Iterator[None]:
     assert everything() == before
 
 
+def everything(http: Http, run: str = "r") -> tuple[Any, ...]:
+    """All that can be read of a run."""
+    reads = [http.get(f"/v1/runs/{run}/{name}") for name in ("costs", "audit", "checkpoints")]
+    return http.info(run), http.beliefs(run), http.tickets(run), http.events(run), *reads
+
+
 # Services
 
 
@@ -212,7 +220,7 @@ def listening(database_url: str, **settings: Any) -> Iterator[str]:
         thread.start()
         try:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            _wait_until_ready(url, thread.is_alive)
+            wait_until_ready(url, thread.is_alive)
             yield url
         finally:
             server.should_exit = True
@@ -226,19 +234,28 @@ def caller(url: str) -> Iterator[Http]:
         yield Http(client)
 
 
-class Process:
-    """`midband serve` as a process of its own."""
+@contextmanager
+def stored(url: str) -> Iterator[Connection]:
+    """What a service that is down has stored, to be damaged."""
+    engine = create_database(url)
+    try:
+        with write(engine) as connection:
+            yield connection
+    finally:
+        engine.dispose()
 
-    def __init__(self, database_url: str, log: Path, *flags: str) -> None:
+
+class Process:
+    """`midband serve` as a process of its own, on a free port or on this one."""
+
+    def __init__(self, database_url: str, log: Path, *flags: str, port: int | None = None) -> None:
         self.log = log
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = port or free_port()
         self.url = f"http://127.0.0.1:{port}"
         with log.open("ab") as stream:
             arguments = ["serve", "--database-url", database_url, "--port", str(port), *flags]
             self._process = subprocess.Popen(command(*arguments), cwd=ROOT, stdout=stream, stderr=stream)
-        _wait_until_ready(self.url, lambda: self._process.poll() is None, log)
+        wait_until_ready(self.url, lambda: self._process.poll() is None, log)
 
     @property
     def pid(self) -> int:
@@ -249,6 +266,13 @@ class Process:
         self._process.kill()
         self._process.wait()
 
+    def pause(self) -> None:
+        """It does nothing any more, and its connections stay."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
     def stop(self) -> int:
         """As a person stops it; returns the exit status."""
         self._process.send_signal(signal.SIGINT)
@@ -256,13 +280,20 @@ class Process:
 
 
 @contextmanager
-def process(database_url: str, folder: Path, *flags: str) -> Iterator[Process]:
+def process(database_url: str, folder: Path, *flags: str, port: int | None = None) -> Iterator[Process]:
     """A `midband serve` that is ended with the block, if it still runs."""
-    server = Process(database_url, folder / "serve.log", *flags)
+    server = Process(database_url, folder / "serve.log", *flags, port=port)
     try:
         yield server
     finally:
         server.kill()
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def command(*arguments: str) -> list[str]:
@@ -283,7 +314,7 @@ def ended(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     )
 
 
-def _wait_until_ready(url: str, is_alive: Any, log: Path | None = None) -> None:
+def wait_until_ready(url: str, is_alive: Any, log: Path | None = None) -> None:
     limit_s = time.monotonic() + START_LIMIT_S
     while True:
         try:

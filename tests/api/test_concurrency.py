@@ -194,11 +194,11 @@ def test_reports_that_wait_together_share_commits(sqlite_url: str, monkeypatch: 
         store = app.state.service.store
         append, appended, begun, go = store.append, list[int](), threading.Event(), threading.Event()
 
-        def slow_append(run: Any, engine: Any, events: Any, checkpoints: Any, at: float) -> None:
+        def slow_append(run: Any, engine: Any, events: Any, *others: Any, **token: int) -> None:
             begun.set()
             assert go.wait(60)
             appended.append(len(events))
-            append(run, engine, events, checkpoints, at)
+            append(run, engine, events, *others, **token)
 
         monkeypatch.setattr(store, "append", slow_append)
         with ThreadPoolExecutor(32) as executor:

@@ -113,6 +113,25 @@ def test_a_database_of_the_first_version_is_brought_up_to_date_with_what_it_hold
         assert connection.execute(text("SELECT count(*) FROM keys")).scalar_one() == 0
 
 
+def test_runs_of_an_earlier_version_learn_how_far_their_logs_reach(engine: Engine) -> None:
+    config = alembic_config()
+    with write(engine) as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0002")
+        for statement in (
+            "INSERT INTO pools (id, name, created_at, archived, revision, num_rows, tallies, feature_lengths) "
+            "VALUES (1, 'p', 1, :no, 0, 0, '[]', '{}')",
+            "INSERT INTO runs (id, name, pool_id, request, config, config_hash, created_at, completed) "
+            "VALUES (1, 'full', 1, '{}', '{}', '', 1, :no), (2, 'empty', 1, '{}', '{}', '', 1, :no)",
+            "INSERT INTO events (run_id, seq, kind, at, payload) VALUES (1, 1, 'a', 1, ''), (1, 2, 'b', 1, '')",
+        ):
+            connection.execute(text(statement), {"no": False} if ":no" in statement else {})
+    upgrade(engine)
+    with read(engine) as connection:
+        found = connection.execute(text("SELECT name, last_seq FROM runs ORDER BY id")).all()
+    assert [tuple(row) for row in found] == [("full", 2), ("empty", 0)]
+
+
 def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(engine: Engine) -> None:
     upgrade(engine)
     with write(engine) as connection:

@@ -4,18 +4,15 @@ import hashlib
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
-from api.db.session import create_database, write
 from tests.api.harness import (
     FLAT_BETA,
     POLL_S,
@@ -23,6 +20,8 @@ from tests.api.harness import (
     Json,
     caller,
     codes_of,
+    everything,
+    free_port,
     group,
     ids_of,
     in_process,
@@ -31,26 +30,10 @@ from tests.api.harness import (
     process,
     prompts,
     refused,
+    stored,
 )
 
 RUN = "/v1/runs/r"
-
-
-@contextmanager
-def stored(url: str) -> Iterator[Connection]:
-    """What a service that is down has stored, to be damaged."""
-    engine = create_database(url)
-    try:
-        with write(engine) as connection:
-            yield connection
-    finally:
-        engine.dispose()
-
-
-def everything(http: Http, run: str = "r") -> tuple[Any, ...]:
-    """All that can be read of a run."""
-    reads = [http.get(f"/v1/runs/{run}/{name}") for name in ("costs", "audit", "checkpoints")]
-    return http.info(run), http.beliefs(run), http.tickets(run), http.events(run), *reads
 
 
 def outcomes(ticket: str, group_size: int) -> list[float]:
@@ -103,65 +86,36 @@ def test_a_killed_server_comes_back_as_it_was(database_url: str, tmp_path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kills", [3])
-def test_whatever_was_acknowledged_when_the_server_was_killed_counts_exactly_once(
-    database_url: str, tmp_path: Path, kills: int
-) -> None:
-    """Workers send single rollouts, shuffled and with repetitions, while the server is killed again and again."""
-    with process(database_url, tmp_path) as server, caller(server.url) as http:
-        http.pool(prompts(100))
-        http.run(policy=FLAT_BETA)
-        tickets = ids_of(http.draw(0, 40))
-    rng = np.random.default_rng(1)
-    sent = [(name, n) for name in tickets for n in range(8)]
-    shuffled = [sent[i] for i in np.concatenate([rng.permutation(len(sent)), rng.permutation(len(sent))[:80]])]
-    acknowledged: list[tuple[str, int]] = []
-    todo = list(reversed(shuffled))
-    lock = threading.Lock()
+def test_a_server_killed_while_it_restores_has_restored_once_or_not_at_all(database_url: str, tmp_path: Path) -> None:
+    rng, port = np.random.default_rng(3), free_port()
+    with process(database_url, tmp_path, port=port) as server, caller(server.url) as http:
+        http.pool(prompts(60))
+        http.run(group_size=4)
+        train(http, range(2))
+        http.post(f"{RUN}/checkpoints", {"step": 1})
+    for number in range(5):
+        body = {"step": 1, "restore_id": f"restore {number}"}
+        with process(database_url, tmp_path, port=port) as server, caller(server.url) as http:
+            train(http, range(2, 4))
+            thread = threading.Thread(target=_sent_unless_it_dies, args=(server.url, body))
+            thread.start()
+            time.sleep(float(rng.random()) * 0.03)
+            server.kill()
+            thread.join()
+        with process(database_url, tmp_path, port=port) as server, caller(server.url) as http:
+            answer = http.post(f"{RUN}/restore", body)
+            assert (answer["branch"], answer["next_index"], answer["lost"]) == (number + 1, 2, 8)
+            assert http.post(f"{RUN}/restore", body) == answer
+            assert [event["kind"] for event in http.events()].count("restored") == number + 1
+            before = everything(http)
+            server.kill()
+        with in_process(database_url) as http:
+            assert everything(http) == before
 
-    def work(url: str) -> None:
-        with caller(url) as worker:
-            while True:
-                with lock:
-                    if not todo:
-                        return
-                    name, n = todo.pop()
-                try:
-                    worker.report({"ticket": name, "rollouts": [rollout(name, n)]})
-                except httpx.TransportError:
-                    with lock:
-                        todo.append((name, n))
-                    return
-                with lock:
-                    acknowledged.append((name, n))
 
-    def rollout(name: str, n: int) -> Json:
-        return {"n": n, "outcome": outcomes(name, 8)[n], "tokens": 10, "policy_version": 0}
-
-    for attempt in range(kills + 1):
-        with process(database_url, tmp_path) as server, ThreadPoolExecutor(4) as executor:
-            with caller(server.url) as http:
-                reported = http.info()["rollouts"]["reported"]
-                assert len(set(acknowledged)) <= reported <= len(set(acknowledged)) + 4
-            working = [executor.submit(work, server.url) for _ in range(4)]
-            enough = len(acknowledged) + len(sent) // (kills + 2)
-            while attempt < kills and len(acknowledged) < enough:
-                time.sleep(POLL_S / 10)
-            if attempt < kills:
-                server.kill()
-            for future in working:
-                future.result()
-    assert not todo
-    with process(database_url, tmp_path) as server, caller(server.url) as http:
-        info = http.info()
-        assert info["tickets"] == {"open": 0, "reported": 40, "void": 0}
-        assert info["rollouts"]["reported"] == 320
-        assert sum(info["tokens"].values()) == 3_200
-        beliefs = http.beliefs()
-        for ticket in http.tickets():
-            passes = sum(outcomes(ticket["ticket"], 8))
-            assert beliefs[ticket["prompt"]]["pass_rate"] == (1 + passes) / 10
-        assert all(http.report({"ticket": t, "rollouts": [rollout(t, 3)]})["duplicate"] == 1 for t in tickets[:5])
+def _sent_unless_it_dies(url: str, body: Json) -> None:
+    with caller(url) as http, suppress(httpx.TransportError):
+        http.post(f"{RUN}/restore", body)
 
 
 SNAPSHOT_DAMAGE: dict[str, Callable[[bytes], bytes]] = {
@@ -255,10 +209,8 @@ def test_a_damaged_log_stops_its_run_with_a_message_and_no_other(
             connection.execute(text("DELETE FROM snapshots"))
     with in_process(database_url) as http:
         assert http.draw(0, 4, run="other")["returned"] == 4
-        if with_snapshot is (damage != "the end is gone"):
-            # The snapshot stands behind the damage, and the state is whole. Or there is nothing to compare with: a log
-            # without its end is an earlier log.
-            assert with_snapshot is (http.info() == before[0])
+        if with_snapshot and damage != "the end is gone":  # the snapshot stands behind the damage
+            assert http.info() == before[0]
             return
         detail = refused(http.send("GET", RUN), 500, "snapshot_damaged", "log", "backup")
         assert refused(http.send("POST", f"{RUN}/batches", {"index": 9, "size": 1, "policy_version": 9}), 500,
@@ -275,6 +227,8 @@ def test_a_commit_that_fails_leaves_memory_as_the_log_has_it(sqlite_url: str, tm
         http.run(group_size=4)
         train(http, range(3))
         ticket = http.draw(3, 2, 3)["tickets"][0]
+        http.post(f"{RUN}/checkpoints", {"step": 2})
+        late = http.draw(5, 2, 5)["tickets"][0]
         before = everything(http)
         with closing(sqlite3.connect(tmp_path / "midband.db")) as connection:
             full = "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no space left'); END"
@@ -285,6 +239,7 @@ def test_a_commit_that_fails_leaves_memory_as_the_log_has_it(sqlite_url: str, tm
                 ("reports", report),
                 ("steps", {"step": 9, "policy_version": 9}),
                 ("checkpoints", {"step": 9}),
+                ("restore", {"step": 2, "restore_id": "a"}),
                 ("complete", {}),
             ):
                 assert http.send("POST", f"{RUN}/{path}", body).status_code == 500
@@ -292,6 +247,8 @@ def test_a_commit_that_fails_leaves_memory_as_the_log_has_it(sqlite_url: str, tm
             connection.execute("DROP TRIGGER full")
         assert http.report(*report["groups"])["applied"] == 4
         assert http.draw(4, 2, 4)["returned"] == 2
+        assert http.post(f"{RUN}/restore", {"step": 2, "restore_id": "a"})["branch"] == 1
+        assert http.ticket(late["ticket"])["state"] == "void"
 
 
 def test_a_snapshot_that_cannot_be_stored_holds_nothing_up(

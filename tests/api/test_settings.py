@@ -1,6 +1,8 @@
 """Settings: read from the environment, refused at the start, shown without secrets."""
 
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -19,7 +21,7 @@ def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_list_of_settings_is_pinned() -> None:
     assert set(Settings.model_fields) == {
-        "database_url", "host", "port", "max_body_bytes", "max_import_bytes", "cors_origins", "log_level",
+        "database_url", "host", "port", "advertise", "max_body_bytes", "max_import_bytes", "cors_origins", "log_level",
     }  # fmt: skip
 
 
@@ -51,6 +53,31 @@ def test_a_loopback_host_is_known_as_one(host: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "example.org", "localhost.example.org"])
 def test_any_other_host_is_known_as_one_that_others_reach(host: str) -> None:
     assert not is_loopback(Settings(host=host).host)
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ({}, "http://127.0.0.1:8765"),
+        ({"host": "10.0.0.7", "port": 9000}, "http://10.0.0.7:9000"),
+        ({"host": "::1"}, "http://[::1]:8765"),
+        ({"host": "0.0.0.0"}, f"http://{socket.gethostname()}:8765"),
+        ({"host": "::"}, f"http://{socket.gethostname()}:8765"),
+        ({"advertise": "https://midband.lab.example"}, "https://midband.lab.example"),
+        ({"advertise": "http://10.0.0.7:80/midband/", "host": "0.0.0.0"}, "http://10.0.0.7:80/midband"),
+    ],
+)
+def test_other_servers_send_callers_to_what_is_advertised(given: dict[str, Any], address: str) -> None:
+    assert Settings(**given).address == address
+
+
+@pytest.mark.parametrize(
+    "value", ["10.0.0.7:80", "ftp://x", "http://", "http://user:secret@x", "http://x?y", "http://x#y", "http://a b", ""]
+)
+def test_an_address_that_no_caller_can_be_sent_to_is_refused(value: str) -> None:
+    with pytest.raises(ValidationError, match=r"advertise[\s\S]*not an address that callers can be sent to") as caught:
+        Settings(advertise=value)
+    assert "secret" not in str(caught.value)
 
 
 def test_an_empty_host_is_refused_with_the_remedy() -> None:

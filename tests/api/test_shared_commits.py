@@ -80,7 +80,7 @@ def test_a_stored_snapshot_names_the_midband_that_made_it(tmp_path: Path) -> Non
     pool, _ = create_pool(database, "p", None, at=0.0)
     store = RunStore(database)
     run = store.begin("r", pool.id, {"name": "r"}, RunConfig(pool="p", policy=PRESETS["uniform"].config), 0.0)
-    store.save(run, store.load(run), 0.0)
+    store.save(run, store.load(run), 0.0, token=store.claim(run))
     with read(database) as connection:
         ((_, payload),) = read_snapshots(connection, run.id, FULL)
     assert unpack(payload)[1]["made_by"] == installed_version()

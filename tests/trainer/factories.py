@@ -92,6 +92,10 @@ def ok(body: Any) -> httpx.Response:
     return httpx.Response(200, json=body)
 
 
-def refused(status: int, code: str, *, retryable: bool = False, **headers: str) -> httpx.Response:
+def refused(
+    status: int, code: str, *, retryable: bool = False, owner: str | None = None, **headers: str
+) -> httpx.Response:
     body = {"code": code, "detail": f"the reason for {code}", "retryable": retryable, "request_id": "q1"}
+    if owner is not None:
+        body["owner"] = owner
     return httpx.Response(status, json=body, headers={name.replace("_", "-"): value for name, value in headers.items()})
