@@ -1,0 +1,199 @@
+"""Which constraint binds a run, and what each remedy could save at most, from its seconds, yields and groups.
+
+`api` calls `diagnose`. Knows sums; nothing of tickets or runs.
+
+T is the sum of all phases' seconds. With g generation, c scoring, e environment, u update, w weight sync and i idle
+seconds, and y the share of informative groups, every saving is a share of T and an upper bound: what would be saved if
+the remedy were perfect, cost nothing itself and changed nothing else. Bounds do not add up, as remedies meet in the same
+seconds.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+MEMORY_FULL = 0.95  # share of an accelerator's memory from which its peak binds
+MEMORY_FACT = "accelerator_memory_bytes"  # of the environment: what one accelerator has
+MEMORY_PEAK = "accelerator"  # of peak_memory_bytes; the largest of all names when it is not among them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """What could be done, and the most that it could save."""
+
+    remedy: str
+    against: str  # the constraint
+    saving: float | None  # share of all seconds; None where what it takes was not told
+    formula: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """Constraints by the share of time that they hold, and remedies with the largest saving first."""
+
+    binding: str | None  # "idle", "low_signal", "memory", "environment"; None when nothing was told
+    statement: str
+    shares: Mapping[str, float | None]
+    remedies: Sequence[Remedy]
+    missing: Sequence[str]
+
+
+def diagnose(
+    seconds: Mapping[str, float],
+    *,
+    informative: int,
+    judged: int,
+    best_group: tuple[int, float] | None = None,
+    peak_memory_bytes: Mapping[str, int] | None = None,
+    environment: Mapping[str, Sequence[str]] | None = None,
+) -> Diagnosis:
+    """seconds: by phase of `selector.ledger`, all 0 when no step told any. best_group: `best_group_size`.
+
+    Raises ValueError unless 0 <= informative <= judged.
+    """
+    if not 0 <= informative <= judged:
+        raise ValueError(f"informative groups must be between 0 and the {judged} judged ones, got {informative}")
+    total = sum(seconds.values())
+    wasted = 1 - informative / judged if judged else None
+    memory = memory_share(peak_memory_bytes or {}, environment or {})
+    rolled = seconds["generation"] + seconds["scoring"] + seconds["environment"]
+
+    def share(value: float | None) -> float | None:
+        return None if value is None or total <= 0 else value / total
+
+    shares = {
+        "idle": share(seconds["idle"]),
+        "low_signal": share(None if wasted is None else wasted * (rolled + seconds["update"])),
+        "environment": share(seconds["environment"]),
+        "memory": memory,
+    }
+    apart = max(rolled, seconds["update"] + seconds["weight_sync"])
+    remedies = [
+        Remedy(
+            remedy="perfect selection",
+            against="low_signal",
+            saving=shares["low_signal"],
+            formula="(1 - y)(g + c + e + u) / T",
+            note="the same informative groups, and no other group rolled out or trained on; an audit share and a floor "
+            "keep a part of this on purpose",
+        ),
+        Remedy(
+            remedy="perfect overlap of generation and update",
+            against="idle",
+            saving=share(total - apart),
+            formula="1 - max(g + c + e, u + w) / T",
+            note="takes devices for both at once and accepts weights one step older; it saves time, not "
+            "accelerator-seconds, unless they were idle",
+        ),
+        Remedy(
+            remedy="a better split of devices between generation and training",
+            against="idle",
+            saving=shares["idle"],
+            formula="i / T",
+            note="nobody waits any more; where phases share all devices and follow each other there is no split to mend",
+        ),
+        Remedy(
+            remedy=f"groups of {best_group[0]}" if best_group else "smaller groups",
+            against="low_signal",
+            saving=share(None if best_group is None else best_group[1] * rolled),
+            formula="(1 - min_m (m / y_m) / (G / y_G)) (g + c + e) / T",
+            note="as many informative groups from fewer rollouts; y_m is the share of mixed ones among all subsets of m "
+            "of each reported group. An informative group of few rollouts has a noisier baseline, which this ignores",
+        ),
+        Remedy(
+            remedy="environments that never make the model wait",
+            against="environment",
+            saving=shares["environment"],
+            formula="e / T",
+            note="all environment time hidden behind other work",
+        ),
+    ]
+    known = {name: value for name, value in shares.items() if value is not None and name != "memory"}
+    binding = max(known, key=lambda name: known[name]) if any(value > 0 for value in known.values()) else None
+    if (
+        memory is not None
+        and memory >= MEMORY_FULL
+        and (binding is None or known[binding] < 1 - memory + MEMORY_FULL / 2)
+    ):
+        binding = "memory"
+    return Diagnosis(
+        binding=binding,
+        statement=_statement(binding, shares),
+        shares=shares,
+        remedies=sorted(remedies, key=lambda r: (r.saving is None, -(r.saving or 0.0))),
+        missing=_missing(total, judged, memory, best_group),
+    )
+
+
+def memory_share(peak: Mapping[str, int], environment: Mapping[str, Sequence[str]]) -> float | None:
+    """Peak / capacity of one accelerator; None unless both were told."""
+    told = environment.get(MEMORY_FACT, ())
+    if not peak or not told or not told[-1].isdigit() or int(told[-1]) == 0:
+        return None
+    return peak.get(MEMORY_PEAK, max(peak.values())) / int(told[-1])
+
+
+def best_group_size(passes_B: NDArray[np.float64], scored_B: NDArray[np.int64]) -> tuple[int, float] | None:
+    """The size m with the fewest rollouts for an informative group, and what it saves of the rollouts now: 0 to 1.
+
+    B reported groups: passes_B of scored_B rollouts passed. With k of n, a subset of m is mixed with probability
+
+        1 − (C(k, m) + C(n − k, m)) / C(n, m)
+
+    so its mean over the groups, y_m, is unbiased for the share of mixed groups of m. Returns argmin_m m / y_m over
+    2 <= m <= n and 1 − (m / y_m) / (n / y_n). None when groups differ in size, outcomes are graded, or none is mixed.
+    """
+    if not len(scored_B) or (scored_B != scored_B[0]).any() or (passes_B != np.rint(passes_B)).any():
+        return None
+    size = int(scored_B[0])
+    if size < 2:
+        return None
+    mixed_m = np.empty(size - 1)
+    alike_B, apart_B = np.ones(len(passes_B)), np.ones(len(passes_B))  # C(k, m)/C(n, m) and C(n − k, m)/C(n, m)
+    for m in range(1, size + 1):
+        left = size - m + 1
+        alike_B = alike_B * np.maximum(passes_B - m + 1, 0) / left
+        apart_B = apart_B * np.maximum(size - passes_B - m + 1, 0) / left
+        if m > 1:
+            mixed_m[m - 2] = 1 - (alike_B + apart_B).mean()
+    if mixed_m[-1] <= 0:
+        return None
+    with np.errstate(divide="ignore"):
+        cost_m = np.where(mixed_m > 0, np.arange(2, size + 1) / mixed_m, np.inf)
+    best = int(np.argmin(cost_m))
+    return best + 2, float(1 - cost_m[best] / cost_m[-1])
+
+
+_WORDS = {
+    "idle": "compute that waits",
+    "low_signal": "rollouts that teach nothing",
+    "memory": "memory",
+    "environment": "the environment",
+}
+
+
+def _statement(binding: str | None, shares: Mapping[str, float | None]) -> str:
+    if binding is None:
+        return "nothing can be said: no step told its seconds, or no group was judged"
+    held = shares[binding]
+    if held is None:
+        raise ValueError(f"the constraint {binding} binds without a share")
+    if binding == "memory":
+        return f"memory binds: its peak is {held:.0%} of what an accelerator has, so batches and groups cannot grow"
+    return f"{_WORDS[binding]} binds first: {held:.0%} of all seconds go there"
+
+
+def _missing(total: float, judged: int, memory: float | None, best_group: tuple[int, float] | None) -> list[str]:
+    missing = []
+    if total <= 0:
+        missing.append("seconds by phase: send `costs` with each step")
+    if not judged:
+        missing.append("judged groups: report train draws")
+    if memory is None:
+        missing.append(f"memory: send peak_memory_bytes and the fact {MEMORY_FACT} of the environment with `costs`")
+    if judged and best_group is None:
+        missing.append("smaller groups: needs mixed groups of 0 and 1 that are all of one size")
+    return missing
