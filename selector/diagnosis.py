@@ -4,8 +4,8 @@
 
 T is the sum of all phases' seconds. With g generation, c scoring, e environment, u update, w weight sync and i idle
 seconds, and y the share of informative groups, every saving is a share of T and an upper bound: what would be saved if
-the remedy were perfect, cost nothing itself and changed nothing else. Bounds do not add up, as remedies meet in the same
-seconds.
+the remedy were perfect, cost nothing itself and changed nothing else. Bounds do not add up, as remedies meet in the
+same seconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MEMORY_FULL = 0.95  # share of an accelerator's memory from which its peak binds
+OUTWEIGHS_MEMORY = 0.25  # share of all seconds from which another constraint binds before a full memory does
 MEMORY_FACT = "accelerator_memory_bytes"  # of the environment: what one accelerator has
 MEMORY_PEAK = "accelerator"  # of peak_memory_bytes; the largest of all names when it is not among them
 
@@ -93,15 +94,15 @@ def diagnose(
             against="idle",
             saving=shares["idle"],
             formula="i / T",
-            note="nobody waits any more; where phases share all devices and follow each other there is no split to mend",
+            note="nobody waits any more; phases that share all devices and follow each other have no split to mend",
         ),
         Remedy(
             remedy=f"groups of {best_group[0]}" if best_group else "smaller groups",
             against="low_signal",
-            saving=share(None if best_group is None else best_group[1] * rolled),
-            formula="(1 - min_m (m / y_m) / (G / y_G)) (g + c + e) / T",
-            note="as many informative groups from fewer rollouts; y_m is the share of mixed ones among all subsets of m "
-            "of each reported group. An informative group of few rollouts has a noisier baseline, which this ignores",
+            saving=share(None if best_group is None else best_group[1] * (rolled + seconds["update"])),
+            formula="(1 - min_m (m / y_m) / (G / y_G)) (g + c + e + u) / T",
+            note="as many informative groups from fewer rollouts; y_m is the share of mixed ones among all subsets of "
+            "m of each reported group. A group of few rollouts has a noisier baseline, which this ignores",
         ),
         Remedy(
             remedy="environments that never make the model wait",
@@ -113,11 +114,7 @@ def diagnose(
     ]
     known = {name: value for name, value in shares.items() if value is not None and name != "memory"}
     binding = max(known, key=lambda name: known[name]) if any(value > 0 for value in known.values()) else None
-    if (
-        memory is not None
-        and memory >= MEMORY_FULL
-        and (binding is None or known[binding] < 1 - memory + MEMORY_FULL / 2)
-    ):
+    if memory is not None and memory >= MEMORY_FULL and (binding is None or known[binding] < OUTWEIGHS_MEMORY):
         binding = "memory"
     return Diagnosis(
         binding=binding,
@@ -182,8 +179,8 @@ def _statement(binding: str | None, shares: Mapping[str, float | None]) -> str:
     if held is None:
         raise ValueError(f"the constraint {binding} binds without a share")
     if binding == "memory":
-        return f"memory binds: its peak is {held:.0%} of what an accelerator has, so batches and groups cannot grow"
-    return f"{_WORDS[binding]} binds first: {held:.0%} of all seconds go there"
+        return f"memory binds: its peak is {100 * held:.0f} % of an accelerator's, so batches and groups cannot grow"
+    return f"what binds first is {_WORDS[binding]}: {100 * held:.0f} % of all seconds go there"
 
 
 def _missing(total: float, judged: int, memory: float | None, best_group: tuple[int, float] | None) -> list[str]:

@@ -84,12 +84,19 @@ class Ledger:
     def spent(self) -> dict[str, float | None]:
         """What training has cost so far, in every unit: looks at the held-out split and control arms are left out.
 
-        None for a unit that some step kept to itself, or that no step told: half a sum is no cost.
+        None for a unit that some step kept to itself, or that none told: half a sum is no cost. Before anything was
+        rolled out it is 0 in every unit.
         """
+        tokens, rollouts = (
+            sum(n for source, n in counts.items() if source not in NOT_TRAINING)
+            for counts in (self.tokens, self.rollouts)
+        )
+        nothing = not tokens and not rollouts and not self.steps
+        known = {name: nothing or 0 < self.told[name] == self.steps for name in COSTS}
         return {
-            "tokens": sum(n for source, n in self.tokens.items() if source not in NOT_TRAINING),
-            "rollouts": sum(n for source, n in self.rollouts.items() if source not in NOT_TRAINING),
-            **{name: getattr(self, name) if 0 < self.told[name] == self.steps else None for name in COSTS},
+            "tokens": tokens,
+            "rollouts": rollouts,
+            **{name: getattr(self, name) if known[name] else None for name in COSTS},
         }
 
     def to_json(self) -> dict[str, Any]:

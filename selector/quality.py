@@ -102,8 +102,8 @@ def quality(
     """
     if not 0 < level < 1:
         raise ValueError(f"level must be in (0, 1), such as 0.95, got {level}")
-    for part in (*looks, *selected):
-        wrong = part.outcome_K[(part.outcome_K < 0) | (part.outcome_K > 1)]
+    for outcome_K in [part.outcome_K for part in looks] + [part.outcome_K for part in selected]:
+        wrong = outcome_K[(outcome_K < 0) | (outcome_K > 1)]
         if wrong.size:
             raise ValueError(f"outcomes must be in [0, 1] to be a pass rate, got {wrong[0]}: scale them first")
     last = looks[-1] if looks else None
