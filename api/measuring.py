@@ -11,7 +11,7 @@ import numpy as np
 
 from selector.comparing import Arm, ArmResult, Comparison, RunResult, SeedRun
 from selector.curves import Curve, Passage, Point, curve, first_passage
-from selector.diagnosis import best_group_size, diagnose
+from selector.diagnosis import diagnose, saving_of_small_groups
 from selector.ledger import Efficiency, efficiency
 from selector.looks import held_out_looks, informative_groups, selected_draws
 from selector.quality import Quality, Rate, quality
@@ -106,7 +106,7 @@ def diagnosis_info(state: RunState) -> dict[str, Any]:
         state.ledger.seconds,
         informative=informative,
         judged=judged,
-        best_group=best_group_size(table["passes"][trained], table["scored"][trained].astype(np.int64)),
+        small_groups=saving_of_small_groups(table["passes"][trained], table["scored"][trained].astype(np.int64)),
         peak_memory_bytes=state.ledger.peak_memory_bytes,
         environment=state.ledger.environment,
     )
@@ -153,8 +153,12 @@ def arms(
         result.append(Arm(name=name, runs=[found[run].seed_run for run in seeds]))
         if i < len(controls) and controls[i]:
             chosen = [found[run].seed_run for run in controls[i]]
-            result.append(Arm(name=f"control of {name}", runs=chosen, control_of=name))
+            result.append(Arm(name=control_name(name), runs=chosen, control_of=name))
     return result
+
+
+def control_name(name: str) -> str:
+    return f"control of {name}"
 
 
 def comparison_info(found: Comparison, of_run: Mapping[str, Measured]) -> dict[str, Any]:

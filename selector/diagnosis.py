@@ -47,11 +47,11 @@ def diagnose(
     *,
     informative: int,
     judged: int,
-    best_group: tuple[int, float] | None = None,
+    small_groups: float | None = None,
     peak_memory_bytes: Mapping[str, int] | None = None,
     environment: Mapping[str, Sequence[str]] | None = None,
 ) -> Diagnosis:
-    """seconds: by phase of `selector.ledger`, all 0 when no step told any. best_group: `best_group_size`.
+    """seconds: by phase of `selector.ledger`, all 0 when no step told any. small_groups: `saving_of_small_groups`.
 
     Raises ValueError unless 0 <= informative <= judged.
     """
@@ -97,12 +97,13 @@ def diagnose(
             note="nobody waits any more; phases that share all devices and follow each other have no split to mend",
         ),
         Remedy(
-            remedy=f"groups of {best_group[0]}" if best_group else "smaller groups",
+            remedy="groups of 3",
             against="low_signal",
-            saving=share(None if best_group is None else best_group[1] * (rolled + seconds["update"])),
-            formula="(1 - min_m (m / y_m) / (G / y_G)) (g + c + e + u) / T",
-            note="as many informative groups from fewer rollouts; y_m is the share of mixed ones among all subsets of "
-            "m of each reported group. A group of few rollouts has a noisier baseline, which this ignores",
+            saving=share(None if small_groups is None else small_groups * (rolled + seconds["update"])),
+            formula="(1 - (3 / y_3) / (n / y)) (g + c + e + u) / T",
+            note="as many informative groups from fewer rollouts: y_3 is the share of mixed triples within the groups "
+            "as they are, of n rollouts, and no other size is cheaper. A group of 3 has a noisier baseline, which this "
+            "ignores",
         ),
         Remedy(
             remedy="environments that never make the model wait",
@@ -121,7 +122,7 @@ def diagnose(
         statement=_statement(binding, shares),
         shares=shares,
         remedies=sorted(remedies, key=lambda r: (r.saving is None, -(r.saving or 0.0))),
-        missing=_missing(total, judged, memory, best_group),
+        missing=_missing(total, judged, memory, small_groups),
     )
 
 
@@ -133,35 +134,22 @@ def memory_share(peak: Mapping[str, int], environment: Mapping[str, Sequence[str
     return peak.get(MEMORY_PEAK, max(peak.values())) / int(told[-1])
 
 
-def best_group_size(passes_B: NDArray[np.float64], scored_B: NDArray[np.int64]) -> tuple[int, float] | None:
-    """The size m with the fewest rollouts for an informative group, and what it saves of the rollouts now: 0 to 1.
+def saving_of_small_groups(passes_B: NDArray[np.float64], scored_B: NDArray[np.int64]) -> float | None:
+    """Share of the rollouts that groups of 3 would save for as many mixed ones: 1 − (3 / y_3) / (Σ n / mixed groups).
 
-    B reported groups: passes_B of scored_B rollouts passed. With k of n, a subset of m is mixed with probability
-
-        1 − (C(k, m) + C(n − k, m)) / C(n, m)
-
-    so its mean over the groups, y_m, is unbiased for the share of mixed groups of m. Returns argmin_m m / y_m over
-    2 <= m <= n and 1 − (m / y_m) / (n / y_n). None when groups differ in size, outcomes are graded, or none is mixed.
+    B reported groups: passes_B of scored_B rollouts passed. With k of n a pair is mixed with probability
+    2k(n − k) / (n(n − 1)), whose mean over the groups, y_2, is unbiased. A mixed triple has two mixed pairs of three,
+    so 3 / y_3 = 2 / y_2; a mixed set of m has at least m − 1 of m(m − 1)/2, so m / y_m is no less: no size costs fewer
+    rollouts for a mixed group than 3, and 2 costs as many. Where sizes differ it may be negative, and is 0.
+    None when outcomes are graded, groups are of one, or none is mixed. Raises ValueError for shapes that differ.
     """
-    if not len(scored_B) or (scored_B != scored_B[0]).any() or (passes_B != np.rint(passes_B)).any():
+    if passes_B.shape != scored_B.shape:
+        raise ValueError(f"passes_B and scored_B must be (B,) alike, got {passes_B.shape} and {scored_B.shape}")
+    mixed = np.count_nonzero((passes_B > 0) & (passes_B < scored_B))
+    if not mixed or (scored_B < 2).any() or (passes_B != np.rint(passes_B)).any():
         return None
-    size = int(scored_B[0])
-    if size < 2:
-        return None
-    mixed_m = np.empty(size - 1)
-    alike_B, apart_B = np.ones(len(passes_B)), np.ones(len(passes_B))  # C(k, m)/C(n, m) and C(n − k, m)/C(n, m)
-    for m in range(1, size + 1):
-        left = size - m + 1
-        alike_B = alike_B * np.maximum(passes_B - m + 1, 0) / left
-        apart_B = apart_B * np.maximum(size - passes_B - m + 1, 0) / left
-        if m > 1:
-            mixed_m[m - 2] = 1 - (alike_B + apart_B).mean()
-    if mixed_m[-1] <= 0:
-        return None
-    with np.errstate(divide="ignore"):
-        cost_m = np.where(mixed_m > 0, np.arange(2, size + 1) / mixed_m, np.inf)
-    best = int(np.argmin(cost_m))
-    return best + 2, float(1 - cost_m[best] / cost_m[-1])
+    pairs = float(np.mean(2 * passes_B * (scored_B - passes_B) / (scored_B * (scored_B - 1))))
+    return max(0.0, 1 - (2 / pairs) / (float(scored_B.sum()) / mixed))
 
 
 _WORDS = {
@@ -183,7 +171,7 @@ def _statement(binding: str | None, shares: Mapping[str, float | None]) -> str:
     return f"what binds first is {_WORDS[binding]}: {100 * held:.0f} % of all seconds go there"
 
 
-def _missing(total: float, judged: int, memory: float | None, best_group: tuple[int, float] | None) -> list[str]:
+def _missing(total: float, judged: int, memory: float | None, small_groups: float | None) -> list[str]:
     missing = []
     if total <= 0:
         missing.append("seconds by phase: send `costs` with each step")
@@ -191,6 +179,6 @@ def _missing(total: float, judged: int, memory: float | None, best_group: tuple[
         missing.append("judged groups: report train draws")
     if memory is None:
         missing.append(f"memory: send peak_memory_bytes and the fact {MEMORY_FACT} of the environment with `costs`")
-    if judged and best_group is None:
-        missing.append("smaller groups: needs mixed groups of 0 and 1 that are all of one size")
+    if judged and small_groups is None:
+        missing.append("smaller groups: needs mixed groups, of outcomes 0 and 1")
     return missing

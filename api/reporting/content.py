@@ -136,7 +136,7 @@ def checklist(found: Mapping[str, Any]) -> list[dict[str, str | None]]:
         ),
         _item(
             "energy",
-            None if costs["spent"]["energy_j"] is None else f"{costs['spent']['energy_j'] / 3.6e6:.4g} kWh",
+            None if not costs["spent"]["energy_j"] else f"{costs['spent']['energy_j'] / 3.6e6:.4g} kWh",
             "send `energy_j` with every step",
         ),
     ]

@@ -186,7 +186,7 @@ def _quality(found: Mapping[str, Any]) -> Section:
     if tail is not None and tail["low"] is not None:
         upper = "unknown, as groups have one rollout" if tail["high"] is None else percent(tail["high"])
         blocks.append(
-            f"The hardest {percent(tail['share'])} of the held-out prompts pass between {percent(tail['low'])} and {upper} "
+            f"The hardest {percent(tail['share'])} of the held-out prompts pass {percent(tail['low'])} to {upper} "
             "of the time (in expectation: the first counts bad luck as hardness, the second ranks by other rollouts)."
         )
     gaps = [gap for gap in said["gaps"] if gap["estimate"] is not None]

@@ -46,17 +46,18 @@ async def get_report(request: Request, run: str, format: Literal["md", "json", "
 @router.post("/comparisons", response_model=schemas.ComparisonInfo, dependencies=[READ])
 async def compare_runs(request: Request, body: schemas.ComparisonRequest) -> Json:
     """Cost to reach a quality, and quality at the same cost, over configurations and their seeds."""
-    names = body.names or [f"{seeds[0]} ×{len(seeds)}" for seeds in body.runs]
     controls = body.controls or []
-    if len(names) != len(body.runs) or len(set(names)) != len(names) or len(controls) not in (0, len(body.runs)):
-        raise InvalidRequest(
-            f"names and controls have one entry for each of the {len(body.runs)} configurations, names differ: got "
-            f"{len(names)} names, {len(set(names))} of them different, and {len(controls)} controls"
-        )
     asked = [run for seeds in (*body.runs, *controls) for run in seeds]
     twice = sorted({run for run in asked if asked.count(run) > 1})
     if twice:
         raise InvalidRequest(f"runs stand in one place each; named more than once: {', '.join(twice)}")
+    names = body.names or [f"{seeds[0]} ×{len(seeds)}" for seeds in body.runs]
+    shown = {*names, *(measuring.control_name(name) for name in names)}
+    if len(names) != len(body.runs) or len(shown) != 2 * len(names) or len(controls) not in (0, len(body.runs)):
+        raise InvalidRequest(
+            f"names and controls have one entry for each of the {len(body.runs)} configurations, and names differ, "
+            f"from those of controls too: got {len(names)} names, {', '.join(names)}, and {len(controls)} controls"
+        )
     await permit_named_runs(request, asked)
     service = service_of(request)
     found = {run: await service.command(run, lambda work: measuring.measured(work.engine.state)) for run in asked}
