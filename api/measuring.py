@@ -40,6 +40,7 @@ def costs(state: RunState) -> dict[str, Any]:
     names = ("tokens", "rollouts", "seconds", "environment_seconds", "accelerators", "peak_memory_bytes", "environment")
     return {
         **{name: ledger[name] for name in (*names, "steps")},
+        "rollout_seconds": {source.value: us / 1e6 for source, us in state.ledger.microseconds.items()},
         "spent": state.ledger.spent(),
         "informative": {"groups": found.informative, "judged": found.judged, "share": found.share},
         "per_informative_group": dict(found.per_informative_group),

@@ -90,11 +90,12 @@ def diagnose(
             "accelerator-seconds, unless they were idle",
         ),
         Remedy(
-            remedy="a better split of devices between generation and training",
+            remedy="a better split of devices",
             against="idle",
             saving=shares["idle"],
             formula="i / T",
-            note="nobody waits any more; phases that share all devices and follow each other have no split to mend",
+            note="between generation and training, so that nobody waits; phases that share all devices and follow each "
+            "other have no split to mend",
         ),
         Remedy(
             remedy="groups of 3",

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from selector.types import SOURCES, Source
 
 PHASES = ("generation", "scoring", "update", "weight_sync", "idle", "environment")
@@ -16,6 +19,7 @@ PHASES = ("generation", "scoring", "update", "weight_sync", "idle", "environment
 # what the run's own quality cost.
 NOT_TRAINING = (Source.HELDOUT, Source.CONTROL)
 MAX_VALUES = 8  # kept of one fact of the environment that changes, the first and the latest among them
+LONGEST_ROLLOUT_S = 1e6  # eleven days
 COSTS = ("accelerator_s", "energy_j")  # known only as far as every step told them
 
 
@@ -25,6 +29,9 @@ class Ledger:
 
     tokens: dict[Source, int] = field(default_factory=lambda: dict.fromkeys(SOURCES, 0))
     rollouts: dict[Source, int] = field(default_factory=lambda: dict.fromkeys(SOURCES, 0))
+    # What rollouts took by the caller's word, in whole microseconds: such sums are exact, in whatever order they come.
+    # Rollouts that are generated at the same time count each, so this is no time on the clock.
+    microseconds: dict[Source, int] = field(default_factory=lambda: dict.fromkeys(SOURCES, 0))
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     statuses: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(("reported", "scored", "unscored", "error", "truncated"), 0)
@@ -38,14 +45,15 @@ class Ledger:
     steps: int = 0
     told: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COSTS, 0))
 
-    def add(self, source: Source, *, tokens: int, rollouts: int) -> None:
+    def add(self, source: Source, *, tokens: int, rollouts: int, microseconds: int = 0) -> None:
         self.tokens[source] += tokens
         self.rollouts[source] += rollouts
+        self.microseconds[source] += microseconds
 
-    def move(self, origin: Source, target: Source, *, tokens: int, rollouts: int) -> None:
-        """Takes tokens and rollouts from one source to another; the total stays."""
-        self.add(origin, tokens=-tokens, rollouts=-rollouts)
-        self.add(target, tokens=tokens, rollouts=rollouts)
+    def move(self, origin: Source, target: Source, *, tokens: int, rollouts: int, microseconds: int = 0) -> None:
+        """Takes tokens, rollouts and their time from one source to another; the totals stay."""
+        self.add(origin, tokens=-tokens, rollouts=-rollouts, microseconds=-microseconds)
+        self.add(target, tokens=tokens, rollouts=rollouts, microseconds=microseconds)
 
     def add_costs(self, costs: Mapping[str, Any]) -> None:
         """Adds what a step says of its seconds; environment times add up over their parts.
@@ -103,6 +111,7 @@ class Ledger:
         return {
             "tokens": {source.value: count for source, count in self.tokens.items()},
             "rollouts": {source.value: count for source, count in self.rollouts.items()},
+            "microseconds": {source.value: count for source, count in self.microseconds.items()},
             "seconds": dict(self.seconds),
             "statuses": dict(self.statuses),
             "environment_seconds": dict(self.environment_seconds),
@@ -124,6 +133,7 @@ class Ledger:
         )
         ledger.tokens |= {Source(k): int(v) for k, v in values["tokens"].items()}
         ledger.rollouts |= {Source(k): int(v) for k, v in values["rollouts"].items()}
+        ledger.microseconds |= {Source(k): int(v) for k, v in values.get("microseconds", {}).items()}
         ledger.told |= values.get("told", {})
         for name in _SCALARS:
             setattr(ledger, name, values.get(name, getattr(ledger, name)))
@@ -138,6 +148,11 @@ class Ledger:
 
 
 _SCALARS = ("accelerator_s", "energy_j", "accelerators", "steps")
+
+
+def whole_microseconds(seconds_B: NDArray[np.float64]) -> NDArray[np.int64]:
+    """(B,) int64. What is longer than LONGEST_ROLLOUT_S counts as that, so that sums of integers stay exact."""
+    return np.rint(np.minimum(seconds_B, LONGEST_ROLLOUT_S) * 1e6).astype(np.int64)
 
 
 def compared(value: Any) -> Any:

@@ -9,7 +9,7 @@ from html import escape
 
 WIDTH, HEIGHT = 640, 280
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 12, 44
-BAR, BAR_GAP, LABEL_WIDTH = 18, 8, 250
+BAR, BAR_GAP, LABEL_WIDTH = 18, 8, 300
 BLUE, ORANGE, GREY, PALE = "#0072B2", "#E69F00", "#7A7A7A", "#DDDDDD"  # Okabe and Ito's, told apart by nearly everyone
 TICKS = 5
 

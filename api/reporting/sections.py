@@ -208,13 +208,33 @@ def _costs(found: Mapping[str, Any]) -> Section:
     used = [(n, c) for n, c in costs["tokens"].items() if c or costs["rollouts"][n]]
     total = sum(costs["tokens"].values())
     rows = [
-        [n, SOURCE_WORDS.get(n, ""), f"{c:,}", percent(c / total if total else None), f"{costs['rollouts'][n]:,}"]
+        [
+            n,
+            SOURCE_WORDS.get(n, ""),
+            f"{c:,}",
+            percent(c / total if total else None),
+            f"{costs['rollouts'][n]:,}",
+            _seconds(costs["rollout_seconds"][n]),
+        ]
         for n, c in used
     ]
-    rows.append(["all", "", f"{total:,}", percent(1.0 if total else None), f"{sum(costs['rollouts'].values()):,}"])
-    blocks: list[Block] = [Table(header=["source", "what it is", "tokens", "share", "rollouts"], rows=rows)]
+    rows.append(
+        [
+            "all",
+            "",
+            f"{total:,}",
+            percent(1.0 if total else None),
+            f"{sum(costs['rollouts'].values()):,}",
+            _seconds(sum(costs["rollout_seconds"].values())),
+        ]
+    )
+    blocks: list[Block] = [
+        Table(header=["source", "what it is", "tokens", "share", "rollouts", "rollouts' own seconds"], rows=rows)
+    ]
     if total:
-        svg = bar_chart(Bars(labels=[n for n, _ in used], values=[c / total for _, c in used], unit="share of tokens"))
+        svg = bar_chart(
+            Bars(labels=[n for n, _ in used], values=[100 * c / total for _, c in used], unit="% of all tokens")
+        )
         blocks.append(Picture(svg=svg, caption="Where the generated tokens went"))
     seconds = {n: s for n, s in costs["seconds"].items() if s > 0}
     if seconds:
@@ -242,7 +262,7 @@ def _diagnosis(found: Mapping[str, Any]) -> Section:
         "i idle; y is the share of informative groups, G the group size. They do not add up.",
     ]
     if known:
-        svg = bar_chart(Bars(labels=[n for n, _ in known], values=[s for _, s in known], unit="share of all seconds"))
+        svg = bar_chart(Bars(labels=[n for n, _ in known], values=[100 * s for _, s in known], unit="% of all seconds"))
         blocks.append(Picture(svg=svg, caption="The most that each remedy could save"))
     blocks.append(Table(header=["remedy", "saves at most", "formula", "what it assumes"], rows=rows))
     blocks += [f"Not known: {part}." for part in said["missing"]]
@@ -285,6 +305,11 @@ def _rate(value: Mapping[str, Any] | None) -> str:
 
 def _estimate(value: Mapping[str, Any]) -> str:
     return _rate(value) if value["estimate"] is not None else "–"
+
+
+def _seconds(value: float) -> str:
+    """Rollouts that do not say what they took add up to nothing."""
+    return f"{value:,.1f}" if value else "missing"
 
 
 def _hours(seconds: float | None) -> str:

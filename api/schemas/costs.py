@@ -20,6 +20,7 @@ class CostsInfo(Answer):
     tokens: dict[str, int]
     rollouts: dict[str, int]
     seconds: dict[str, float]
+    rollout_seconds: dict[str, float] = Field(default_factory=dict)  # by source, as rollouts say; no time on the clock
     environment_seconds: dict[str, float] = Field(default_factory=dict)
     spent: dict[str, float | None] = Field(default_factory=dict)
     accelerators: float | None = None

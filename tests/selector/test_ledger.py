@@ -162,13 +162,13 @@ def test_sums_balance_whatever_happens_in_whatever_order(happened: list[Any]) ->
         else:
             origin, target, num_tokens, num_rollouts, moves = what
             if moves:
-                ledger.move(origin, target, tokens=num_tokens, rollouts=num_rollouts)
+                ledger.move(origin, target, tokens=num_tokens, rollouts=num_rollouts, microseconds=3 * num_tokens)
             else:
-                ledger.add(target, tokens=num_tokens, rollouts=num_rollouts)
+                ledger.add(target, tokens=num_tokens, rollouts=num_rollouts, microseconds=num_rollouts)
                 tokens, rollouts = tokens + num_tokens, rollouts + num_rollouts
 
     assert sum(ledger.tokens.values()) == tokens
-    assert sum(ledger.rollouts.values()) == rollouts
+    assert sum(ledger.rollouts.values()) == rollouts == sum(ledger.microseconds.values())
     assert sum(ledger.seconds.values()) == seconds
     assert sum(ledger.environment_seconds.values()) == environment_s == ledger.seconds["environment"]
     assert Ledger.from_json(json.loads(json.dumps(ledger.to_json()))) == ledger

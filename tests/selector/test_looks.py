@@ -1,6 +1,7 @@
 """Looks as they are read from runs, and that nothing that decides anything reads what they found."""
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,12 @@ import numpy as np
 import pytest
 
 import selector
+from selector.config import LifecycleConfig
 from selector.drawing import DrawRequest, plan_batch
 from selector.events import BatchDrawn, event_from_json
 from selector.looks import held_out_looks, informative_groups, selected_draws
 from selector.snapshot import restore_snapshot, snapshot
+from selector.tickets import TicketBook
 from selector.types import Purpose, VoidReason
 from tests.selector.engine_cases import (
     KALMAN,
@@ -21,6 +24,7 @@ from tests.selector.engine_cases import (
     coin,
     make_config,
     make_pool,
+    rollout,
     rollouts,
     tickets_of,
     what_was_drawn,
@@ -106,7 +110,7 @@ def test_the_same_prompts_are_drawn_whatever_the_held_out_split_shows(weights: s
 
     def history(seed: int) -> Session:
         run = Session(
-            make_config(KALMAN, audit_share=0.2, weights=weights),
+            make_config(replace(KALMAN, lifecycle=LifecycleConfig(groups=1)), audit_share=0.2, weights=weights),
             make_pool(30, heldout=range(20, 30)),
         )
         held_out = np.random.default_rng(seed).random(30)
@@ -171,3 +175,35 @@ def test_a_look_of_an_earlier_version_has_no_cost() -> None:
     read = event_from_json("batch_drawn", written)
     assert isinstance(read, BatchDrawn)
     assert read.spent == {}
+
+
+def test_the_time_of_rollouts_goes_where_their_tokens_go() -> None:
+    """Whole microseconds: to their purpose, to rejected when the ticket is void, to lost when a restore discards it."""
+    run = session()
+    first, second, third, fourth = tickets_of(run.draw(0, 4))
+    run.checkpoint(0)
+    run.report(first, [rollout(1.0, seconds=0.1) for _ in range(4)])
+    run.report(second, [rollout(0.0, n=0, seconds=2.0000004)])
+    run.void(second, VoidReason.ERROR)
+    run.report(third, [rollout(1.0, seconds=1e300) for _ in range(4)])
+    run.report(fourth, [rollout(1.0) for _ in range(4)])
+
+    assert spent_us(run.state) == {"train": 400_000 + 4 * 10**12, "rejected": 2_000_000}
+    assert spent_us(run.replayed().state) == spent_us(run.state)
+    run.restore(0)
+    assert spent_us(run.state) == {"lost": 400_000 + 4 * 10**12, "rejected": 2_000_000}
+    assert spent_us(restore_snapshot(snapshot(run.state), lambda revision: run.pools[revision])) == spent_us(run.state)
+
+
+def spent_us(state: Any) -> dict[str, int]:
+    return {source.value: us for source, us in state.ledger.microseconds.items() if us}
+
+
+def test_a_book_of_an_earlier_version_is_read_with_its_new_columns_at_zero() -> None:
+    run = session()
+    run.answer_batch(run.draw(0, 4), always(1.0))
+    stored = {name: array for name, array in run.state.book.state().items() if name != "tickets.microseconds"}
+    book = TicketBook()
+    book.load_state(stored)
+    assert book.tickets["microseconds"].tolist() == [0] * 4
+    assert book.tickets["tokens"].tolist() == run.state.book.tickets["tokens"].tolist()

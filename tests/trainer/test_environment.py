@@ -5,9 +5,7 @@ from pathlib import Path
 
 from trainer.environment import LONGEST, environment, read_environment
 
-VERSION = (
-    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\nGCC: 12\n"
-)
+VERSION = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\nGCC: 12\n"
 
 
 def nvidia(folder: Path, *models: str) -> Path:
