@@ -340,7 +340,7 @@ def _add_rollouts(state: RunState, groups: Sequence[GroupEvidence]) -> None:
 def _count(
     state: RunState, ticket_B: np.ndarray, tokens_B: np.ndarray, microseconds_B: np.ndarray, new_B: np.ndarray
 ) -> None:
-    """Tokens, rollouts and their time to the ledger: under the purpose of their tickets, or rejected if those are void."""
+    """Tokens, rollouts and their time to the ledger: under their tickets' purpose, or rejected if those are void."""
     table = state.book.tickets
     void_B = table["state"][ticket_B] == TicketState.VOID
     code_B = np.where(void_B, len(PURPOSES), table["purpose"][ticket_B])

@@ -2,39 +2,32 @@
 
 `api` calls `quality` with what `selector.looks` read. Knows arrays of outcomes, nothing of tickets or runs.
 
-Axes: K groups of one look, T looks or windows between two, M draws of a window, C categories.
+Axes: K groups of one look, G rollouts of a group.
 
 A look is a uniform sample of the held-out split, so the plain mean over its groups is unbiased for the split's mean
 pass rate under the policy of that look: one number per look, and one per prompt inside it, as siblings share p.
 
-Two kinds of interval:
-
-- of one look (`Rate`): Wilson's with n_eff prompts, n_eff = n · p̂ (1 − p̂) / s², cut to [n, rollouts]. Rollouts of a
-  prompt are alike and worth fewer independent ones. It holds for each look alone and speaks of prompts like these.
-- over looks (`Gap`): a confidence sequence, valid however often one looks while the policy moves. The mean of K values
-  in [0, 1], drawn without replacement, is sub-Gaussian with σ² = 1/(4K) (Hoeffding 1963, Theorem 4 and Section 6). So
-  with V = Σ_t σ_t² the sum of T deviations stays below sqrt((V + ρ) log((V + ρ)/(ρ α²))) at all times with probability
-  1 − α (Robbins' normal mixture: Howard et al. 2021, arXiv 1810.08240, equation 14). ρ is the first look's σ².
+The interval of one look (`Rate`) is Wilson's with n_eff prompts, n_eff = n · p̂ (1 − p̂) / s², cut to [n, rollouts]:
+rollouts of a prompt are alike and worth fewer independent ones. It holds for each look alone and speaks of prompts like
+these. What holds over looks, and however often one looks, is in `selector.gaps`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from math import log, sqrt
+from math import sqrt
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
+from selector.gaps import RESOLUTION, Gap, gaps
 from selector.looks import Look, Selected
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 
 LEVEL = 0.95
-RESOLUTION = 0.05  # a difference of pass rates that is worth speaking of
 TAIL = 0.1  # share of prompts that make the hard tail
-MAX_FURTHER_LOOKS = 100_000  # that "how much more" counts to
 STRATA = ("none", "under half", "half or more", "all")  # share of its first group that passed
 
 
@@ -59,18 +52,6 @@ class Tail:
     share: float
     low: float | None
     high: float | None  # None when groups have a single rollout
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
-    """Selected stream minus held-out split, averaged over the windows between looks."""
-
-    where: str  # "overall", or a category
-    windows: int
-    estimate: float | None
-    interval: Interval | None
-    margin: float | None  # what chance alone may do, either way
-    further_looks: int | None  # until the margin is RESOLUTION; 0 when it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,14 +162,17 @@ def strata(looks: Sequence[Look]) -> NDArray[np.int64]:
     code_K = np.full(len(last.row_K), -1, np.int64)
     if last.policy_version == version:
         return code_K
-    of_row = dict[int, int]()
-    for look in looks:
-        if look.policy_version != version:
-            break
-        for row, outcome in zip(look.row_K.tolist(), look.outcome_K.tolist(), strict=True):
-            if outcome == outcome:  # not NaN
-                of_row.setdefault(row, 0 if outcome == 0 else 3 if outcome == 1 else 1 + (outcome >= 0.5))
-    return np.array([of_row.get(row, -1) for row in last.row_K.tolist()], np.int64)
+    fixing = [look for look in looks if look.policy_version == version and look is not last]
+    row_M, outcome_M = (
+        np.concatenate([getattr(look, name)[look.back_K] for look in fixing]) for name in ("row_K", "outcome_K")
+    )
+    rows_U, first_U = np.unique(row_M, return_index=True)  # the first group of each prompt
+    outcome_U = outcome_M[first_U]
+    code_U = np.select([outcome_U == 0, outcome_U == 1, outcome_U < 0.5], [0, 3, 1], 2)
+    place_K = np.minimum(np.searchsorted(rows_U, last.row_K), max(len(rows_U) - 1, 0))
+    ranked_K = rows_U[place_K] == last.row_K if len(rows_U) else np.zeros(len(last.row_K), bool)
+    code_K[ranked_K] = code_U[place_K[ranked_K]]
+    return code_K
 
 
 def hard_tail(look: Look, share: float = TAIL) -> Tail:
@@ -220,106 +204,6 @@ def _lowest(ranked_K: Floats, averaged_K: Floats, count: int) -> float:
     below_K, level_K = ranked_K < edge, ranked_K == edge
     left = count - np.count_nonzero(below_K)
     return float((averaged_K[below_K].sum() + left * averaged_K[level_K].mean()) / count)
-
-
-def gaps(looks: Sequence[Look], selected: Sequence[Selected], categories: Sequence[str], level: float) -> list[Gap]:
-    """The gap overall, with half of the error, and by category, with the other half split evenly.
-
-    In a window between two looks the selected stream's number is the mean over its draws of the mean of what came back,
-    as a trainer's own curve shows it; it is compared with the middle of the two looks, so that steady progress cancels.
-    The interval has the chance of the looks only: what the selected stream showed is a fact.
-    """
-    alpha = 1 - level
-    found = [_gap("overall", looks, selected, None, alpha / 2)]
-    if len(categories) > 1:
-        part = alpha / (2 * len(categories))
-        found += [_gap(name, looks, selected, code, part) for code, name in enumerate(categories)]
-    return [gap for gap in found if gap.where == "overall" or gap.windows]
-
-
-def _gap(where: str, looks: Sequence[Look], selected: Sequence[Selected], code: int | None, alpha: float) -> Gap:
-    shown, low, high, middle, starts, ends = [], [], [], [], [], []
-    for first, second in pairwise(looks):
-        draws = [one for one in selected if first.seq < one.seq < second.seq]
-        means = [_mean(one.outcome_K[_of(one.category_K, code)]) for one in draws]
-        known = [mean for mean in means if mean is not None]
-        a, b = (_bounds(look, code) for look in (first, second))
-        if not known or a is None or b is None:
-            continue
-        shown.append(sum(known) / len(known))
-        low.append((a.least + b.least) / 2)
-        high.append((a.most + b.most) / 2)
-        middle.append((a.mean + b.mean) / 2)
-        starts.append(1 / (4 * a.count))
-        ends.append(1 / (4 * b.count))
-    if not shown:
-        return Gap(where=where, windows=0, estimate=None, interval=None, margin=None, further_looks=None)
-    count, difference = len(shown), float(np.mean(shown))
-    margin = (sum_margin(starts, alpha / 2) + sum_margin(ends, alpha / 2)) / (2 * count)
-    return Gap(
-        where=where,
-        windows=count,
-        estimate=difference - float(np.mean(middle)),
-        interval=(difference - float(np.mean(high)) - margin, difference - float(np.mean(low)) + margin),
-        margin=margin,
-        further_looks=_further(starts, alpha / 2),
-    )
-
-
-def sum_margin(variance_T: Sequence[float], alpha: float) -> float:
-    """Most that the sum of deviations can be, either way, at any time with probability 1 − alpha; ρ is the first σ²."""
-    total, rho = sum(variance_T), variance_T[0]
-    return sqrt((total + rho) * log((total + rho) / (rho * alpha**2)))
-
-
-def _further(variance_T: Sequence[float], alpha: float) -> int | None:
-    """Looks like those so far that are missing until the margin of the mean is RESOLUTION; None beyond the limit."""
-    per_look, rho = sum(variance_T) / len(variance_T), variance_T[0]
-
-    def margin(count: int) -> float:
-        total = per_look * count
-        return sqrt((total + rho) * log((total + rho) / (rho * alpha**2))) / count
-
-    now = len(variance_T)
-    if margin(now) <= RESOLUTION:
-        return 0
-    low, high = now, now + MAX_FURTHER_LOOKS
-    if margin(high) > RESOLUTION:
-        return None
-    while high - low > 1:  # the margin falls with every further look
-        middle = (low + high) // 2
-        low, high = (middle, high) if margin(middle) > RESOLUTION else (low, middle)
-    return high - now
-
-
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    mean: float
-    least: float
-    most: float
-    count: int
-
-
-def _bounds(look: Look, code: int | None) -> _Bounds | None:
-    outcome_K = look.outcome_K[_of(look.category_K, code)]
-    mean = _mean(outcome_K)
-    if mean is None:
-        return None
-    return _Bounds(
-        mean=mean,
-        least=float(np.where(np.isnan(outcome_K), 0.0, outcome_K).mean()),
-        most=float(np.where(np.isnan(outcome_K), 1.0, outcome_K).mean()),
-        count=outcome_K.size,
-    )
-
-
-def _of(category_K: NDArray[np.int64], code: int | None) -> NDArray[np.bool_]:
-    return np.ones(category_K.size, bool) if code is None else category_K == code
-
-
-def _mean(outcome_K: Floats) -> float | None:
-    back = outcome_K[np.isfinite(outcome_K)]
-    return float(back.mean()) if back.size else None
 
 
 def _wilson(estimate: float, n: float, level: float) -> Interval:

@@ -50,7 +50,7 @@ def report_command(
     """The report as text, to a file or to the console; a file's ending must not say another format."""
     text = client.report_text(run, format=format)
     if out is None:
-        (console or Console()).print(text, markup=False, highlight=False, soft_wrap=True, end="")
+        (console or Console()).out(text, highlight=False, end="")
         return text
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text, encoding="utf-8")

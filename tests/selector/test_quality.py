@@ -1,12 +1,13 @@
 """Held-out quality: rates, strata, the hard tail, the gap to the selected stream, and the three verdicts."""
 
-from math import log, sqrt
+from math import sqrt
 
 import numpy as np
 import pytest
 
+from selector.gaps import RESOLUTION
 from selector.looks import Look
-from selector.quality import RESOLUTION, effective_prompts, gaps, hard_tail, pass_rate, quality, strata, sum_margin
+from selector.quality import effective_prompts, hard_tail, pass_rate, quality, strata
 from tests.selector.looks_cases import even_look, look, selected
 
 
@@ -94,39 +95,6 @@ def test_single_rollouts_give_no_upper_end_and_halves_of_partly_scored_groups_ar
     assert hard_tail(look([[0.0], [1.0]])).high is None
     assert hard_tail(look([[np.nan]])).low is None
     assert hard_tail(look([[np.nan, 0.0, np.nan, 1.0]] * 3)).high == 0.5
-
-
-def test_the_gap_is_the_selected_stream_against_the_middle_of_the_looks_around_it() -> None:
-    looks = [even_look(2, 10, index=0, seq=1), even_look(4, 10, index=1, seq=10)]
-    stream = [selected([0.5, 0.7], seq=3), selected([0.9], seq=5), selected([np.nan], seq=6), selected([0.0], seq=12)]
-    (overall,) = gaps(looks, stream, (), 0.95)
-
-    assert overall.windows == 1
-    assert overall.estimate == pytest.approx((0.6 + 0.9) / 2 - 0.3)
-    variance, alpha = 1 / 40, 0.0125
-    margin = sqrt(2 * variance * log(2 / alpha**2))
-    assert overall.margin == pytest.approx(margin)
-    assert overall.interval == pytest.approx((0.45 - margin, 0.45 + margin))
-
-
-def test_missing_held_out_groups_count_as_their_worst_case_in_the_gap() -> None:
-    ends = [look([[1.0]] * 4 + [[np.nan]], index=i, seq=10 * i) for i in range(2)]
-    (overall,) = gaps(ends, [selected([0.5], seq=5)], (), 0.95)
-    assert overall.margin is not None
-    assert overall.estimate == -0.5
-    assert overall.interval == pytest.approx((0.5 - 1.0 - overall.margin, 0.5 - 0.8 + overall.margin))
-
-
-def test_margins_hold_at_every_look_while_the_policy_moves() -> None:
-    """Looked at after each of 60 looks, in 2,000 histories; at 20 % error the bound must not be broken more often."""
-    rng, alpha, count, prompts = np.random.default_rng(19700101), 0.2, 60, 8
-    rate_T = 0.2 + 0.6 * np.arange(count) / count
-    means = (rng.random((2_000, count, prompts)) < rate_T[:, None]).mean(axis=2)
-    deviation = np.abs(np.cumsum(means - rate_T, axis=1))
-    margin_T = [sum_margin([1 / (4 * prompts)] * t, alpha) for t in range(1, count + 1)]
-    broken = int(np.count_nonzero((deviation > margin_T).any(axis=1)))
-    assert broken <= 2_000 * alpha + 3 * sqrt(2_000 * alpha * (1 - alpha))
-    assert broken > 0, "a bound that is never met says nothing"
 
 
 def history(shown: float, truth: float, *, windows: int, prompts: int = 400) -> tuple[list[Look], list]:  # type: ignore[type-arg]
