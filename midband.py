@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "group", "in_process", "main"]
 
+ASKING_PATIENCE_S = 5.0  # of a person who asks a service that may not be there
 OUR_PACKAGES = ("api", "predictors", "selector", "trainer")
 
 
@@ -91,7 +93,17 @@ keys = typer.Typer(help="Keys of the service: without any, it listens on its own
 app.add_typer(keys, name="key")
 
 DatabaseUrl = Annotated[str | None, typer.Option(help="SQLite or PostgreSQL; MIDBAND_DATABASE_URL.")]
+RunName = Annotated[str, typer.Argument(help="Name of the run.")]
+ServerUrl = Annotated[str | None, typer.Option(help="URL of the service; by default this machine's.")]
 OutDir = Annotated[Path, typer.Option(help="Folder for the pictures and figures; made if missing.")]
+
+
+class ReportFormat(StrEnum):
+    """Forms that a report comes in."""
+
+    MD = "md"
+    JSON = "json"
+    HTML = "html"
 
 
 @app.command()
@@ -220,6 +232,46 @@ def backup(
 
 
 @app.command()
+def audit(run: RunName, server: ServerUrl = None) -> None:
+    """Show what selection did to a run's data: three streams, the claim, the verdict."""
+    from trainer.reading import audit_command
+
+    with _asking(server) as client:
+        audit_command(client, run)
+
+
+@app.command()
+def report(
+    run: RunName,
+    format: Annotated[ReportFormat, typer.Option(help="Markdown, JSON, or a page with pictures.")] = ReportFormat.MD,
+    out: Annotated[Path | None, typer.Option(help="File to write; by default standard output.")] = None,
+    server: ServerUrl = None,
+) -> None:
+    """Write the report on a run: what was selected, what it cost, whether to believe it."""
+    from trainer.reading import report_command
+
+    with _asking(server) as client:
+        report_command(client, run, format=format.value, out=out)
+
+
+@app.command()
+def compare(
+    arms: Annotated[
+        list[str], typer.Argument(help="run,run,... or name=run,run,...: one configuration, all its seeds.")
+    ],
+    target: Annotated[float, typer.Option(min=0, max=1, help="Held-out pass rate that has to be reached.")],
+    control: Annotated[list[str] | None, typer.Option(help="name=run,run,...: equal-work runs beside one.")] = None,
+    unit: Annotated[str, typer.Option(help="tokens, rollouts, accelerator_s or energy_j.")] = "tokens",
+    server: ServerUrl = None,
+) -> None:
+    """Compare configurations over seeds: what a quality cost, what the same cost bought. The first is the baseline."""
+    from trainer.reading import compare_command
+
+    with _asking(server) as client:
+        compare_command(client, arms, target=target, controls=control or (), unit=unit)
+
+
+@app.command()
 def replay(
     file: Annotated[Path, typer.Argument(help="Recorded outcomes, JSONL: successes per visit, or p per time point.")],
     policy: Annotated[list[str] | None, typer.Option(help="A preset, or preset:power=2,floor=0.2. Repeat it.")] = None,
@@ -289,6 +341,19 @@ def demo(
     except KeyboardInterrupt:
         _fail(kept(out_dir))
     except (MidbandError, StartRefused) as error:
+        _fail(str(error))
+
+
+@contextmanager
+def _asking(server: str | None) -> Iterator["Client"]:
+    """A running service, to be asked about runs that it has; what it refuses ends the command."""
+    from trainer.client import DEFAULT_URL, Client
+    from trainer.errors import MidbandError
+
+    try:
+        with Client(server or DEFAULT_URL, patience_s=ASKING_PATIENCE_S) as client:
+            yield client
+    except MidbandError as error:
         _fail(str(error))
 
 

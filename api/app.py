@@ -24,13 +24,28 @@ from api.keyring import Keyring
 from api.leases import Leases
 from api.request_ids import HEADER as REQUEST_ID_HEADER
 from api.response_headers import DOCS_PATH, ResponseHeaders
-from api.routes import batches, health, pools, progress, reading, reports, runs
+from api.routes import batches, costs, health, pools, progress, reading, reports, runs
 from api.service import RunService
 from api.settings import Settings, is_loopback
 from api.store import RunStore
 
-CAPABILITIES = ("pools", "runs", "batches", "reports", "steps", "checkpoints", "beliefs", "audit", "costs", "events")
-ROUTERS = (health.router, pools.router, runs.router, batches.router, reports.router, progress.router, reading.router)
+CAPABILITIES = (
+    "pools",
+    "runs",
+    "batches",
+    "reports",
+    "steps",
+    "checkpoints",
+    "beliefs",
+    "audit",
+    "costs",
+    "events",
+    "curve",
+    "diagnosis",
+    "report",
+    "comparisons",
+)
+ROUTERS = tuple(module.router for module in (health, pools, runs, batches, reports, progress, reading, costs))
 
 logger = logging.getLogger("midband.api")
 

@@ -142,6 +142,12 @@ async def permit_new_run(request: Request, body: schemas.RunRequest) -> None:
     await _record(request, f"run {body.name}")
 
 
+async def permit_named_runs(request: Request, runs: Iterable[str]) -> None:
+    """Before runs that a body names are read: raises UnknownRun for one that is out of the key's reach."""
+    for run in runs:
+        await _permit_run(request, access_of(request), run)
+
+
 def scopes_of(routes: Iterable[BaseRoute]) -> dict[tuple[str, str], Guard]:
     """The guard of every route by (path, method). Raises TypeError for a route that does not have exactly one."""
     found: dict[tuple[str, str], Guard] = {}

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from api.measuring import costs
 from api.regressions import regression_alarms, regressions_info
 from api.stages import LISTED_AT_MOST, lifecycle_counts, quarantine_alarms, quarantined_info, state_names
 from predictors.base import SOURCES
@@ -268,8 +269,7 @@ def audit_info(state: RunState, level: float) -> dict[str, Any]:
 
 
 def costs_info(state: RunState) -> dict[str, Any]:
-    ledger = state.ledger.to_json()
-    return {name: ledger[name] for name in ("tokens", "rollouts", "seconds")}
+    return costs(state)
 
 
 def _suspect(found: Suspect) -> dict[str, Any]:

@@ -242,6 +242,7 @@ def _record(
         pool_difficulty=difficulty_D.tolist(),
         deadline=None if config.ticket_ttl_s is None else now + config.ticket_ttl_s,
         digest=_digest(state, request, drawn, weight_K),
+        spent=state.ledger.spent() if request.purpose is Purpose.HELDOUT else {},
     )
 
 

@@ -28,6 +28,7 @@ from selector.events import (
     TicketsExpired,
 )
 from selector.fold import fold
+from selector.ledger import compared
 from selector.pool import PoolState, empty_pool
 from selector.reports import Decision, Refusal, Report, decide
 from selector.restoring import find_checkpoint
@@ -142,7 +143,7 @@ class RunEngine:
         if known is None:
             return event, rejected
         sent = event.to_json()
-        differences = [name for name, value in sent.items() if known[name] != value]
+        differences = [name for name, value in sent.items() if compared(known[name]) != compared(value)]
         if differences:
             raise StepConflict(f"step {request.step} was recorded with other values of {differences}; the first stands")
         return None, rejected

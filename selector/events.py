@@ -99,6 +99,7 @@ class BatchDrawn(Event):
     digest: str
     woken: list[int] = field(default_factory=list)  # rows that had been mastered and by their belief no longer are
     cohorts: list[dict[str, Any]] = field(default_factory=list)  # mastered rows it could draw, `find_cohorts`
+    spent: dict[str, float | None] = field(default_factory=dict)  # before a held-out draw, `Ledger.spent`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from selector.events import (
     StepRecorded,
     TicketsExpired,
 )
+from selector.ledger import whole_microseconds
 from selector.revisits import next_overdue
 from selector.state import Checkpoint, DrawnBatch, RunState
 from selector.suspects import same_score
@@ -119,6 +120,7 @@ def close(state: RunState, tickets: Sequence[int], closings: Sequence[Closing]) 
             Source.REJECTED,
             tokens=int(table["tokens"][ticket]),
             rollouts=int(table["arrived"][ticket]),
+            microseconds=int(table["microseconds"][ticket]),
         )
     _observe(state, ordinals[reported])
     _quarantine(state, ordinals[~reported])
@@ -323,9 +325,11 @@ def _add_rollouts(state: RunState, groups: Sequence[GroupEvidence]) -> None:
     rollouts["id_hash"][slots] = np.array([hash_id(name) for name in _joined(groups, "ids")], np.uint64)[new_B]
     np.add.at(table["arrived"], tickets, 1)
     np.add.at(table["tokens"], ticket_B, tokens_B)
+    microseconds_B = whole_microseconds(np.array(_joined(groups, "seconds"), np.float64))
+    np.add.at(table["microseconds"], ticket_B, microseconds_B)
     np.add.at(state.rows["rollouts_N"], table["row"][tickets], 1)
     np.add.at(state.rows["errors_N"], table["row"][tickets], status_B == RolloutStatus.ERROR)
-    _count(state, ticket_B, tokens_B, new_B)
+    _count(state, ticket_B, tokens_B, microseconds_B, new_B)
     statuses = state.ledger.statuses
     statuses["reported"] += len(slots)
     for status in RolloutStatus:
@@ -335,15 +339,22 @@ def _add_rollouts(state: RunState, groups: Sequence[GroupEvidence]) -> None:
     statuses["scored"] += int(np.count_nonzero(counted))
 
 
-def _count(state: RunState, ticket_B: np.ndarray, tokens_B: np.ndarray, new_B: np.ndarray) -> None:
-    """Tokens and rollouts to the ledger, under the purpose of their tickets or as rejected where those are void."""
+def _count(
+    state: RunState, ticket_B: np.ndarray, tokens_B: np.ndarray, microseconds_B: np.ndarray, new_B: np.ndarray
+) -> None:
+    """Tokens, rollouts and their time to the ledger: under their tickets' purpose, or rejected if those are void."""
     table = state.book.tickets
     void_B = table["state"][ticket_B] == TicketState.VOID
     code_B = np.where(void_B, len(PURPOSES), table["purpose"][ticket_B])
     for code in np.unique(code_B).tolist():
         of_code = code_B == code
         source = Source.REJECTED if code == len(PURPOSES) else Source(PURPOSES[code].value)
-        state.ledger.add(source, tokens=int(tokens_B[of_code].sum()), rollouts=int(np.count_nonzero(new_B & of_code)))
+        state.ledger.add(
+            source,
+            tokens=int(tokens_B[of_code].sum()),
+            rollouts=int(np.count_nonzero(new_B & of_code)),
+            microseconds=int(microseconds_B[of_code].sum()),
+        )
 
 
 def _joined(groups: Sequence[GroupEvidence], name: str) -> list[Any]:

@@ -116,6 +116,7 @@ def _lose_work(state: RunState, ticket: int) -> None:
         Source.LOST,
         tokens=int(table["tokens"][ticket]),
         rollouts=int(table["arrived"][ticket]),
+        microseconds=int(table["microseconds"][ticket]),
     )
 
 

@@ -38,7 +38,9 @@ TICKET_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
     "informative": (np.int8, UNKNOWN),
     "disagrees": (np.bool_, 0),  # rewards and outcomes give different verdicts
     "tokens": (np.int64, 0),  # of the current attempt
+    "microseconds": (np.int64, 0),  # what its rollouts took by the caller's word, of the current attempt
 }
+LATER_COLUMNS = ("microseconds",)  # that snapshots of earlier versions do not have
 ATTEMPT_COLUMNS = (
     "state",
     "reason",
@@ -51,6 +53,7 @@ ATTEMPT_COLUMNS = (
     "informative",
     "disagrees",
     "tokens",
+    "microseconds",
 )
 PAST_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
     "ticket": (np.int64, 0),
@@ -173,7 +176,8 @@ class TicketBook:
         }
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        self.tickets.load_state(state, "tickets.")
+        zero = np.zeros(len(state["tickets.slot"]), np.int64)
+        self.tickets.load_state({**{f"tickets.{name}": zero for name in LATER_COLUMNS}, **state}, "tickets.")
         self.past.load_state(state, "past.")
         self.rollouts.load_state(state, "rollouts.")
         self.fragments = {}

@@ -75,6 +75,8 @@ class Source(StrEnum):
     CONTROL = "control"
     REJECTED = "rejected"  # void, stale or late
     LOST = "lost"  # discarded by a restore
+    REPLAY = "replay"  # old rollouts read again to be trained on, as the trainer says
+    OVERHEAD = "overhead"  # anything else the model was run for, as the trainer says
 
 
 SOURCES: tuple[Source, ...] = tuple(Source)

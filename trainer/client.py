@@ -19,7 +19,10 @@ from api.schemas import (
     AuditInfo,
     Batch,
     CheckpointInfo,
+    ComparisonInfo,
     CostsInfo,
+    CurveInfo,
+    DiagnosisInfo,
     GroupReport,
     ImportReport,
     PoolInfo,
@@ -35,6 +38,7 @@ from api.schemas import (
 )
 from trainer.bodies import JsonObject, Row, export_format, file_body, json_lines, rows_body, write_body
 from trainer.connection import Connection, Query, parsed, path_of
+from trainer.environment import environment
 from trainer.errors import InvalidRequest, ServiceUnavailable
 from trainer.options import ConfigOptions, DrawOptions, RunOptions
 from trainer.reports import as_group, in_words
@@ -283,7 +287,15 @@ class Client:
         update_size: float | None = None,
         costs: schemas.StepCosts | Mapping[str, object] | None = None,
     ) -> StepAnswer:
-        """Record an update of the weights: which tickets it used, and what it cost."""
+        """Record an update of the weights: which tickets it used, and what it cost.
+
+        With costs goes what this process runs on, as far as it can tell; what `costs["environment"]` says is added to
+        it and counts where both speak, such as the model and its length limits.
+        """
+        if costs is not None:
+            costs = dict(costs) if isinstance(costs, Mapping) else costs.model_dump(exclude_unset=True)
+            given_facts = costs.get("environment")
+            costs["environment"] = environment() | (given_facts if isinstance(given_facts, dict) else {})
         given = {
             "trained": None if trained is None else list(trained),
             "weights_applied": weights_applied,
@@ -332,6 +344,40 @@ class Client:
     def costs(self, run: str) -> CostsInfo:
         """Tokens, rollouts and seconds by source of spending."""
         return self._get(CostsInfo, path_of("/v1/runs", run, "costs"))
+
+    def curve(self, run: str, *, q: float | None = None) -> CurveInfo:
+        """Held-out quality against the cost of training; with `q`, between which looks it first got there."""
+        return self._get(CurveInfo, path_of("/v1/runs", run, "curve"), {"q": None if q is None else repr(float(q))})
+
+    def diagnosis(self, run: str) -> DiagnosisInfo:
+        """Which constraint binds, and what each remedy could save at most."""
+        return self._get(DiagnosisInfo, path_of("/v1/runs", run, "diagnosis"))
+
+    def report_text(self, run: str, *, format: Literal["md", "json", "html"] = "md") -> str:
+        """The report on a run, as a document of its own."""
+        return self._connection.call("GET", path_of("/v1/runs", run, "report"), query={"format": format}).text
+
+    def compare(
+        self,
+        runs: Sequence[Sequence[str]],
+        *,
+        target: float,
+        names: Sequence[str] | None = None,
+        controls: Sequence[Sequence[str]] | None = None,
+        unit: str | None = None,
+    ) -> ComparisonInfo:
+        """Configurations, each a list of its seeds' runs, measured against the first: what the target cost each.
+
+        `controls`: equal-work runs beside each configuration, an empty list where there are none.
+        """
+        values: dict[str, object] = {"runs": [list(seeds) for seeds in runs], "quality": {"target": target}}
+        given = {
+            "names": None if names is None else list(names),
+            "controls": None if controls is None else [list(seeds) for seeds in controls],
+            "unit": unit,
+        }
+        values |= {name: value for name, value in given.items() if value is not None}
+        return self._post(ComparisonInfo, "/v1/comparisons", _request(schemas.ComparisonRequest, values))
 
     def beliefs(self, run: str) -> Columns:
         """What the run believes of every prompt, as columns: key, pass_rate, pass_rate_sd, n_eff, informative, ...

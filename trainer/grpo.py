@@ -18,7 +18,7 @@ from trainer.training.checkpoints import Checkpoints, begin
 from trainer.training.config import StopSettings, TrainConfig
 from trainer.training.evaluate import Evaluation, StratumOf, evaluate, strata
 from trainer.training.metrics import Line, Metrics
-from trainer.training.progress import Laps, Progress, step_costs, step_line
+from trainer.training.progress import Laps, Progress, environment_of, step_costs, step_line
 
 Watch = Callable[[Line], None]  # is called with every line of the metrics
 
@@ -114,7 +114,7 @@ class Training:
             trained=[group.ticket.ticket for group in groups if any(reward_of(r) is not None for r in group.rollouts)],
             # A sum that is divided by the informative groups is not the weighted mean that the run's claim speaks of.
             weights_applied=not divides_by_informative and all(ticket.weight is not None for ticket in batch.tickets),
-            costs=costs,
+            costs=costs | {"environment": environment_of(self.config)},
         )
         self.at = self.at.after(groups)
         self._record(step_line(self.at, groups, judged) | figures | {"seconds": costs})

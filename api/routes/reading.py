@@ -1,4 +1,4 @@
-"""Reading a run: beliefs, audit, costs, the log; and the parts of the contract that are not built yet."""
+"""Reading a run: beliefs, audit, costs, the log. What its quality cost is in `costs`."""
 
 import csv
 import io
@@ -15,7 +15,6 @@ from starlette.concurrency import run_in_threadpool
 
 from api import schemas, views
 from api.auth import READ
-from api.errors import NotAvailable
 from api.routes.answers import Json, service_of
 from selector.auditing import LEVEL
 
@@ -47,18 +46,6 @@ async def get_beliefs(request: Request, run: str, format: Format = "jsonl") -> R
 async def get_events(request: Request, run: str, after: schemas.Count = 0) -> StreamingResponse:
     """The log from an event on, one JSON object a line."""
     return StreamingResponse(await service_of(request).events(run, after), media_type="application/x-ndjson")
-
-
-@router.get("/runs/{run}/curve", dependencies=[READ], responses={501: {"model": schemas.ErrorBody}})
-@router.get("/runs/{run}/diagnosis", dependencies=[READ], responses={501: {"model": schemas.ErrorBody}})
-@router.get("/runs/{run}/report", dependencies=[READ], responses={501: {"model": schemas.ErrorBody}})
-async def not_built(run: str) -> Json:
-    raise NotAvailable("this reading of a run is not available yet; /audit and /costs are")
-
-
-@router.post("/comparisons", dependencies=[READ], responses={501: {"model": schemas.ErrorBody}})
-async def compare() -> Json:
-    raise NotAvailable("comparisons of runs are not available yet")
 
 
 def _rows(columns: dict[str, Any], size: int = 1_000) -> Iterator[list[tuple[Any, ...]]]:

@@ -25,6 +25,7 @@ from api.schemas.base import (
     VoidName,
 )
 from api.schemas.batches import Batch, BatchRequest, Predicted, Ticket, TicketPage, TicketStatus
+from api.schemas.costs import ComparisonInfo, ComparisonRequest, CostsInfo, CurveInfo, DiagnosisInfo, QualityTarget
 from api.schemas.pools import ImportReport, PoolInfo, PoolRequest, QuarantineReport, QuarantineRequest, RowError
 from api.schemas.progress import (
     CheckpointInfo,
@@ -36,7 +37,7 @@ from api.schemas.progress import (
     StepCosts,
     StepRequest,
 )
-from api.schemas.reading import AuditInfo, CostsInfo, Estimate, Streams
+from api.schemas.reading import AuditInfo, Estimate, Streams
 from api.schemas.reports import (
     Completion,
     GroupAnswer,
@@ -74,10 +75,14 @@ __all__ = [
     "CheckpointInfo",
     "CheckpointRequest",
     "ClaimInfo",
+    "ComparisonInfo",
+    "ComparisonRequest",
     "Completion",
     "ConfigRequest",
     "CostsInfo",
     "Count",
+    "CurveInfo",
+    "DiagnosisInfo",
     "ErrorBody",
     "Estimate",
     "Finite",
@@ -93,6 +98,7 @@ __all__ = [
     "Predicted",
     "PromptKey",
     "PurposeName",
+    "QualityTarget",
     "QuarantineReport",
     "QuarantineRequest",
     "Rejection",

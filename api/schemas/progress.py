@@ -3,13 +3,20 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from api.schemas.base import MAX_BATCH_SIZE, Answer, Count, Finite, PromptKey, Request, Seconds
 from api.schemas.reports import Rejection
 
+MAX_FACTS = 64  # of the environment
+Fact = Annotated[str, StringConstraints(min_length=1, max_length=300)]
+
 
 class StepCosts(Request):
+    """What a step took, as the trainer says. `environment`: what it ran on and with, as names and words, such as
+    accelerator, driver, versions, model, length limits; it is no part of what makes a step sent twice the same.
+    """
+
     accelerators: Annotated[float, Field(allow_inf_nan=False, ge=0)] | None = None
     generation_s: Seconds | None = None
     scoring_s: Seconds | None = None
@@ -19,6 +26,9 @@ class StepCosts(Request):
     environment_s: dict[str, Seconds] | None = None
     energy_j: Annotated[float, Field(allow_inf_nan=False, ge=0)] | None = None
     peak_memory_bytes: dict[str, Count] | None = None
+    replay_tokens: Count | None = None
+    overhead_tokens: Count | None = None
+    environment: Annotated[dict[Fact, Fact], Field(max_length=MAX_FACTS)] | None = None
 
 
 class StepRequest(Request):

@@ -31,9 +31,3 @@ class AuditInfo(Answer):
     warnings: list[str]
     regressions: dict[str, object] | None = None
     quarantined: list[dict[str, object]] = Field(default=[])
-
-
-class CostsInfo(Answer):
-    tokens: dict[str, int]
-    rollouts: dict[str, int]
-    seconds: dict[str, float]

@@ -102,7 +102,7 @@ def test_every_body_is_described_with_its_fields(document: Json) -> None:
         assert set(components[model.__name__]["properties"]) == set(model.model_fields)
 
 
-WITHOUT_BODY = {"/v1/runs/{run}/complete", "/v1/runs/{run}/rollouts/fetch", "/v1/comparisons"}
+WITHOUT_BODY = {"/v1/runs/{run}/complete", "/v1/runs/{run}/rollouts/fetch"}
 
 
 def test_operations_are_named_apart(document: Json) -> None:
@@ -128,6 +128,9 @@ READS: list[tuple[str, type[BaseModel]]] = [
     (f"{RUN}/tickets?limit=1", schemas.TicketPage),
     (f"{RUN}/audit", schemas.AuditInfo),
     (f"{RUN}/costs", schemas.CostsInfo),
+    (f"{RUN}/curve", schemas.CurveInfo),
+    (f"{RUN}/curve?q=0.5", schemas.CurveInfo),
+    (f"{RUN}/diagnosis", schemas.DiagnosisInfo),
 ]
 
 
@@ -152,6 +155,7 @@ WRITES: list[tuple[str, str, Json, type[BaseModel]]] = [
     ("checkpoint", "/v1/runs/w/checkpoints", {"step": 1}, schemas.CheckpointInfo),
     ("restore", "/v1/runs/w/restore", {"step": 1}, schemas.RestoreAnswer),
     ("quarantine", "/v1/pools/p/quarantine", {"keys": ["p001", "none"], "reason": "x"}, schemas.QuarantineReport),
+    ("compare", "/v1/comparisons", {"runs": [["r"], ["w"]], "quality": {"target": 0.5}}, schemas.ComparisonInfo),
     ("complete", "/v1/runs/w/complete", {}, schemas.RunInfo),
     ("drawn out", "/v1/runs/w/batches", {"index": 9, "size": 4, "policy_version": 0}, schemas.Batch),
 ]
@@ -167,7 +171,7 @@ def test_what_is_written_is_answered_as_the_contract_says(http: Http) -> None:
 
 
 def test_errors_have_the_shape_of_the_contract(http: Http) -> None:
-    for path in ("/v1/nothing", "/v1/runs/none", f"{RUN}/audit?level=3", f"{RUN}/curve"):
+    for path in ("/v1/nothing", "/v1/runs/none", f"{RUN}/audit?level=3", f"{RUN}/curve?q=2"):
         response = http.send("GET", path)
         assert not response.is_success
         _fits(response.json(), schemas.ErrorBody)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from trainer.rollout.base import RolloutGroup
+from trainer.training.config import TrainConfig
 from trainer.training.metrics import Line
 
 
@@ -60,6 +61,15 @@ def step_costs(groups: Sequence[RolloutGroup], laps: Laps) -> dict[str, float]:
         "scoring_s": rollouts_s - generation_s,
         "update_s": laps.seconds["update"],
         "idle_s": laps.seconds["draw"] + laps.seconds["report"],
+    }
+
+
+def environment_of(config: TrainConfig) -> dict[str, str]:
+    """What the client cannot tell of this training by itself: the model and how it may answer."""
+    return {
+        "model": str(config.model.path or "the small learner"),
+        "max_new_tokens": str(config.model.max_new_tokens),
+        "temperature": f"{config.model.temperature:g}",
     }
 
 

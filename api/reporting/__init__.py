@@ -1,0 +1,1 @@
+"""The measurement protocol of a run as a document: its content, and the forms it comes in."""
