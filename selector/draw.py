@@ -23,8 +23,9 @@ from typing import Literal
 
 import numpy as np
 
-from selector.config import Weights
+from selector.config import Sampler, Weights
 from selector.designs import UNIT, integer_sizes, keyed_order, permutation, systematic, uniform_order_prefix
+from selector.random_size import pick
 from selector.randomness import Stream, stream
 from selector.targets import Classes, Places, count_places, selected_inclusion, uniform_inclusion
 
@@ -47,6 +48,7 @@ class ShortReason(StrEnum):
     ALL_MASTERED = "all_mastered"  # no prompt of the frame is new or active, and most are mastered
     ALL_DEFERRED = "all_deferred"  # the same, and most are deferred
     POOL_EXHAUSTED = "pool_exhausted"  # too few prompts
+    QUOTA = "quota"  # the design drew fewer, by its own chance
     DIVISOR = "divisor"  # cut to a multiple and nothing else
 
 
@@ -84,6 +86,7 @@ class DrawPlan:
     exact_uniform: bool = False  # every prompt alike: utility and rest are ignored
     top: bool = False  # the largest utilities are taken; chances in proportion to them otherwise
     candidates: float | None = None  # with `top`: so many times the places are drawn first, to choose from; None: all
+    sampler: Sampler | None = None  # draws each prompt by itself, so that the size varies; None: exactly K
     seed: int
     purpose_code: int
     index: int
@@ -125,6 +128,7 @@ class Drawn:
     blocked: int
     num_audit: int  # m
     due_unplaced: int  # eligible due rows that had no sure place; those not drawn stay due
+    most: int  # tickets that the design can return
     inclusion_N: np.ndarray  # float64, π over the pool, 0 where not eligible
     selected_inclusion_N: np.ndarray  # float64, π_t over the pool, 0 where not eligible
     expected_N: np.ndarray  # float64, expected tickets; differs from inclusion_N only where prompts repeat
@@ -152,6 +156,8 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
         places = Places(uncut=plan.size, total=total, audit=min(share_m, total, counts.total))
     if places.total > counts.total:
         return _draw_with_repeats(frame, classes, plan, places, review)
+    if plan.sampler is not None:
+        return _draw_random_size(frame, classes, plan, places, share_m, review)
     selected_N = _selected(classes, plan, places, review, audited=places.audit > 0)
     units_N = integer_sizes(selected_N, places.selected)
     selected_N = units_N / UNIT
@@ -303,6 +309,32 @@ def _draw_with_repeats(frame: DrawFrame, classes: Classes, plan: DrawPlan, place
     )
 
 
+def _draw_random_size(
+    frame: DrawFrame, classes: Classes, plan: DrawPlan, places: Places, share_m: int, review: int
+) -> Drawn:
+    """Tickets of a design whose size varies: at most K of them, and under `fill` exactly K; see `random_size`.
+
+    K of the weights is what came out, so that (1/K) Σ weight·x is Σ (1+c)·x/(N·π), whose mean does not know the size.
+    """
+    assert plan.sampler is not None
+    fill = plan.short == "fill"
+    picked = pick(plan.sampler, classes, places, floor=plan.floor, unit=plan.unit, fill=fill, rng=plan.rng)
+    num_tickets = len(picked.rows_B)
+    reason = _reason(frame, classes, plan, places, share_m, review)
+    return _drawn(
+        frame,
+        plan,
+        rows=picked.rows_B,
+        audit=picked.audit_B,
+        places=replace(places, total=num_tickets),
+        reason=ShortReason.QUOTA if num_tickets < places.total else reason,
+        selected_N=picked.selected_N,
+        expected_N=picked.inclusion_N,
+        due_unplaced=int(np.count_nonzero(picked.inclusion_N[classes.due_N] < 1.0)),
+        most=places.total,
+    )
+
+
 def _drawn(
     frame: DrawFrame,
     plan: DrawPlan,
@@ -314,6 +346,7 @@ def _drawn(
     selected_N: np.ndarray,
     expected_N: np.ndarray,
     due_unplaced: int,
+    most: int | None = None,
 ) -> Drawn:
     """Shuffles the tickets and attaches their chances and weights."""
     shuffle = permutation(len(rows), plan.rng(Stream.TICKET_ORDER))
@@ -339,6 +372,7 @@ def _drawn(
         blocked=blocked,
         num_audit=places.audit,
         due_unplaced=due_unplaced,
+        most=places.total if most is None else most,
         inclusion_N=inclusion_N,
         selected_inclusion_N=selected_N,
         expected_N=expected_N,

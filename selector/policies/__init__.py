@@ -10,6 +10,7 @@ from selector.policies.band import Band
 from selector.policies.base import Policy
 from selector.policies.gradient import Gradient
 from selector.policies.information import Information
+from selector.policies.keep import Keep
 from selector.policies.knapsack import Knapsack
 from selector.policies.midband import Midband
 from selector.policies.pools import Pools
@@ -31,9 +32,10 @@ POLICIES: dict[str, type[Policy]] = {
     "information": Information,
     "knapsack": Knapsack,
     "pools": Pools,
+    "keep": Keep,
 }
 PARAMETERS = frozenset[str]().union(*(policy.parameters() for policy in POLICIES.values()))
-OPTIONAL = PARAMETERS - {"power"} | {"candidates", "lifecycle"}
+OPTIONAL = PARAMETERS - {"power"} | {"candidates", "lifecycle", "budget"}
 """Parts of a `PolicyConfig` that are None where they do not count."""
 
 
@@ -79,6 +81,12 @@ def _check_design(config: PolicyConfig, weights: Weights) -> None:
         raise ValueError(f"floor must be in (0, 1], or 0 with design 'top', got {config.floor} with {config.design!r}")
     if config.lifecycle is not None and POLICIES[config.utility].exact_uniform:
         raise ValueError(f"lifecycle has no effect with utility {config.utility!r}, which draws every prompt alike")
+    if config.lifecycle is not None and config.sampler is not None:
+        raise ValueError(
+            f"lifecycle needs design 'proportional' or 'top', which have places for reviews, got {config.design!r}"
+        )
+    if config.utility == "keep" and config.estimator != "streak":
+        raise ValueError(f"utility 'keep' reads the runs that estimator 'streak' counts, got {config.estimator!r}")
     if config.empirical and weights != "none":
         raise ValueError(
             f"weights {weights!r} need a chance for every prompt, and design 'top' with floor 0 gives none: "

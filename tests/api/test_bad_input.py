@@ -82,7 +82,7 @@ FIELDS: list[tuple[str, Json, str, object]] = [
     ("config", {}, "policy", {"temperature": 1.0}),
     ("config", {}, "policy", {"target": 1.1}),
     ("config", {}, "policy", {"candidates": 0.5}),
-    ("config", {}, "policy", {"design": "bernoulli"}),
+    ("config", {}, "policy", {"design": "cluster"}),
     ("config", {}, "policy", {"reads": "minds"}),
     ("config", {}, "policy", {"low": -0.1}),
     ("config", {}, "policy", {"high": float("inf")}),

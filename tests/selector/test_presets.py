@@ -33,6 +33,9 @@ CLAIMS = {
     "bots": ClaimType.EMPIRICAL,
     "sec": ClaimType.MODIFIED,
     "pools": ClaimType.MODIFIED,
+    "greso": ClaimType.MODIFIED,
+    "knapsack": ClaimType.MODIFIED,
+    "duet": ClaimType.MODIFIED,
     "random-equal-rollouts": ClaimType.EXACT,
     "shuffled-scores": ClaimType.MODIFIED,
 }
@@ -102,7 +105,7 @@ def test_with_a_floor_every_preset_can_have_weights(name: str) -> None:
     preset = PRESETS[name].config
     policy = preset if preset.utility == "uniform" else replace(preset, floor=0.1)
 
-    claim = claim_of(RunConfig(pool="pool", policy=policy, weights="horvitz_thompson"))
+    claim = claim_of(RunConfig(pool="pool", policy=policy, weights="horvitz_thompson", advantage="rloo"))
 
     assert claim.type in (ClaimType.EXACT, ClaimType.UNBIASED)
 
