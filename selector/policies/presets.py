@@ -188,7 +188,7 @@ PRESETS: dict[str, Preset] = {
             ),
             source="Knapsack RL, arXiv 2509.25849, by the belief after each prompt's last group",
             sentence="Draws every prompt alike, and gives more rollouts to those of which another one is more likely "
-            "to make the group informative, most where a third passes.",
+            "to make the group informative, by what such a group is worth.",
         ),
         Preset(
             config=PolicyConfig(
