@@ -25,6 +25,7 @@ import numpy as np
 
 from selector.config import Sampler, Weights
 from selector.designs import UNIT, integer_sizes, keyed_order, permutation, systematic, uniform_order_prefix
+from selector.quotas import by_stratum, quota_utility
 from selector.random_size import pick
 from selector.randomness import Stream, stream
 from selector.targets import Classes, Places, count_places, selected_inclusion, uniform_inclusion
@@ -63,6 +64,8 @@ class DrawFrame:
     due_N: np.ndarray  # bool, prompts to be looked at now, at rest or not
     waited_N: np.ndarray | None = None  # int64, draws since a due row's turn: who goes first when not all due rows fit
 
+    stratum_N: np.ndarray | None = None  # int64, the quota that a row is under: place in the plan's plus 1, or 0
+
     def __post_init__(self) -> None:
         lengths = {len(a) for a in (self.frame_N, self.blocked_N, self.credit_N, self.resting_code_N, self.due_N)}
         if len(lengths) != 1:
@@ -86,6 +89,7 @@ class DrawPlan:
     exact_uniform: bool = False  # every prompt alike: utility and rest are ignored
     top: bool = False  # the largest utilities are taken; chances in proportion to them otherwise
     candidates: float | None = None  # with `top`: so many times the places are drawn first, to choose from; None: all
+    quotas: tuple[float, ...] = ()  # shares of the selected places by stratum; what they leave is for stratum 0
     sampler: Sampler | None = None  # draws each prompt by itself, so that the size varies; None: exactly K
     seed: int
     purpose_code: int
@@ -143,6 +147,10 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
     """
     _check_utility(utility_N, frame)
     classes = _classes(frame, utility_N, plan, frame.frame_N & ~_blocked(frame, plan))
+    if plan.quotas:
+        active_N = np.where(classes.active_N, classes.gain_N, 0.0)
+        shares = np.array(plan.quotas)
+        classes = replace(classes, utility_N=quota_utility(utility_N, active_N, _strata(frame), shares))
     counts = classes.counts
     share_m = round_down(plan.audit_share * plan.size + plan.rng(Stream.AUDIT_COUNT).random())
     if plan.audit_share > 0 and plan.refill == 0:
@@ -162,6 +170,8 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
     units_N = integer_sizes(selected_N, places.selected)
     selected_N = units_N / UNIT
     order = keyed_order(len(units_N), plan.rng(Stream.BLOCK_ORDER))
+    if plan.quotas:
+        order = by_stratum(order, _strata(frame))
     chosen = systematic(units_N, order, int(plan.rng(Stream.SYSTEMATIC_START).integers(0, UNIT)))
     rows, audit = _with_audit(chosen, np.flatnonzero(classes.gain_N), places, plan)
     outside = counts.total - places.selected
@@ -221,6 +231,12 @@ def draw_uniform(frame: DrawFrame, plan: DrawPlan) -> Drawn:
 def _blocked(frame: DrawFrame, plan: DrawPlan) -> np.ndarray:
     """Rows of the frame that this draw may not touch; with repeats allowed there are none."""
     return np.zeros(len(frame.frame_N), bool) if plan.allow_repeat else frame.frame_N & frame.blocked_N
+
+
+def _strata(frame: DrawFrame) -> np.ndarray:
+    if frame.stratum_N is None:
+        raise ValueError("quotas need the stratum of every row")
+    return frame.stratum_N
 
 
 def _check_utility(utility_N: np.ndarray, frame: DrawFrame) -> None:

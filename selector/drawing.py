@@ -126,6 +126,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         resting_code_N=_resting_codes(lifecycle_N),
         due_N=due_revisits(state, period, lifecycle_N),
         waited_N=waited(state.revisit_position_N, state.train_draws, period) if period else None,
+        stratum_N=_strata(state) if config.policy.quotas else None,
     )
     policy = build_policy(config.policy, weights=config.weights, advantage=config.advantage)
     plan = DrawPlan(
@@ -142,6 +143,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         exact_uniform=policy.exact_uniform,
         top=config.policy.design == "top",
         candidates=config.policy.candidates,
+        quotas=tuple((config.policy.quotas or {}).values()),
         sampler=config.policy.sampler,
         seed=config.seed,
         purpose_code=PURPOSE_CODE[request.purpose],
@@ -281,6 +283,14 @@ def _period(state: RunState, request: DrawRequest, num_frame: int) -> int:
 def _resting_codes(lifecycle_N: np.ndarray) -> np.ndarray:
     """0 for prompts that take part, 1 for mastered, 2 for deferred."""
     return np.maximum(lifecycle_N.astype(np.int16) - int(Lifecycle.ACTIVE), 0).astype(np.uint8)
+
+
+def _strata(state: RunState) -> np.ndarray:
+    """(N,) the quota of each prompt's category, counted from 1, and 0 for a category without one."""
+    place = {category: place for place, category in enumerate(state.config.policy.quotas or {}, start=1)}
+    of_category = np.array([0, *(place.get(category, 0) for category in state.pool.categories)])
+    of_row_N: np.ndarray = of_category[state.pool.category_N + 1]
+    return of_row_N
 
 
 def _credit(credit_N: np.ndarray, pass_rate_N: np.ndarray, degenerate_N: np.ndarray, num_frame: int) -> list[float]:

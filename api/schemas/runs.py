@@ -60,6 +60,7 @@ class PolicyRequest(Request):
     lifecycle: LifecycleRequest | None = None
     easy_keep: Share | None = None
     hard_keep: Share | None = None
+    quotas: dict[str, Share] | None = None
     budget: BudgetRequest | None = None
 
 

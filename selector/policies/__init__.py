@@ -35,7 +35,7 @@ POLICIES: dict[str, type[Policy]] = {
     "keep": Keep,
 }
 PARAMETERS = frozenset[str]().union(*(policy.parameters() for policy in POLICIES.values()))
-OPTIONAL = PARAMETERS - {"power"} | {"candidates", "lifecycle", "budget"}
+OPTIONAL = PARAMETERS - {"power"} | {"candidates", "lifecycle", "budget", "quotas"}
 """Parts of a `PolicyConfig` that are None where they do not count."""
 
 
@@ -59,7 +59,7 @@ def override(config: PolicyConfig, changes: Mapping[str, Any]) -> PolicyConfig:
         return changed  # `build_policy` says so
     idle = PARAMETERS - policy.parameters()
     if policy.exact_uniform:
-        idle |= {"floor", "reads", "design", "candidates", "lifecycle"}
+        idle |= {"floor", "reads", "design", "candidates", "lifecycle", "quotas"}
     elif changed.design != "top":
         idle |= {"candidates"}
     useless = sorted(name for name in idle & set(changes) if changes[name] != getattr(config, name))
@@ -85,6 +85,8 @@ def _check_design(config: PolicyConfig, weights: Weights) -> None:
         raise ValueError(
             f"lifecycle needs design 'proportional' or 'top', which have places for reviews, got {config.design!r}"
         )
+    if config.quotas is not None:
+        _check_quotas(config)
     if config.utility == "keep" and config.estimator != "streak":
         raise ValueError(f"utility 'keep' reads the runs that estimator 'streak' counts, got {config.estimator!r}")
     if config.empirical and weights != "none":
@@ -92,3 +94,14 @@ def _check_design(config: PolicyConfig, weights: Weights) -> None:
             f"weights {weights!r} need a chance for every prompt, and design 'top' with floor 0 gives none: "
             "give a floor, or weights 'none'"
         )
+
+
+def _check_quotas(config: PolicyConfig) -> None:
+    shares = dict(config.quotas or {})
+    if config.design != "proportional" or POLICIES[config.utility].exact_uniform:
+        raise ValueError(
+            f"quotas need design 'proportional' and a utility, got {config.design!r} with {config.utility!r}: "
+            "leave them out"
+        )
+    if not shares or not all(0.0 <= share <= 1.0 for share in shares.values()) or sum(shares.values()) > 1.0 + 1e-9:
+        raise ValueError(f"quotas must be shares in [0, 1] that add up to 1 at most, got {shares}")

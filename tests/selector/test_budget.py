@@ -14,7 +14,7 @@ from selector.config import BudgetConfig, BudgetRule
 
 def spread(rule: BudgetRule, mean: list[float], total: int, low: int, high: int, variance: float = 0.0) -> list[int]:
     budget = BudgetConfig(rule=rule, low=low, high=high)
-    return spread_rollouts(np.array(mean), np.full(len(mean), variance), total, budget).tolist()
+    return [int(size) for size in spread_rollouts(np.array(mean), np.full(len(mean), variance), total, budget)]
 
 
 def worth(rule: BudgetRule, mean_K: np.ndarray, variance_K: np.ndarray, size_K: tuple[int, ...]) -> float:
@@ -67,11 +67,12 @@ def test_the_knapsack_by_hand() -> None:
 
 
 def test_alike_tickets_share_evenly_and_the_earlier_ones_take_what_is_over() -> None:
-    for rule in ("fixed", "neyman", "knapsack"):
-        assert spread(rule, [0.3] * 4, 18, 2, 8) == [5, 5, 4, 4]  # type: ignore[arg-type]
-        assert spread(rule, [0.3] * 4, 8, 2, 8) == [2, 2, 2, 2]  # type: ignore[arg-type]
-        assert spread(rule, [0.3] * 4, 32, 2, 8) == [8, 8, 8, 8]  # type: ignore[arg-type]
-        assert spread(rule, [], 0, 2, 8) == []  # type: ignore[arg-type]
+    rules: list[BudgetRule] = ["fixed", "neyman", "knapsack"]
+    for rule in rules:
+        assert spread(rule, [0.3] * 4, 18, 2, 8) == [5, 5, 4, 4]
+        assert spread(rule, [0.3] * 4, 8, 2, 8) == [2, 2, 2, 2]
+        assert spread(rule, [0.3] * 4, 32, 2, 8) == [8, 8, 8, 8]
+        assert spread(rule, [], 0, 2, 8) == []
 
 
 def test_an_unsure_ticket_counts_with_its_spread() -> None:

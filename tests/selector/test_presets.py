@@ -321,8 +321,10 @@ def test_designs_of_random_size_have_no_places_for_reviews() -> None:
 @pytest.mark.parametrize("value", [0.0, 1.5])
 @pytest.mark.parametrize("name", ["easy_keep", "hard_keep"])
 def test_chances_to_keep_are_chances(name: str, value: float) -> None:
+    changes: dict[str, Any] = {name: value}
+    policy = replace(PRESETS["greso"].config, **changes)
     with pytest.raises(ValueError, match=rf"{name} must be in \(0, 1\], got {value}"):
-        build_policy(replace(PRESETS["greso"].config, **{name: value}), weights="none", advantage="grpo")
+        build_policy(policy, weights="none", advantage="grpo")
 
 
 def test_shuffled_scores_are_as_uneven_as_midband_and_know_nothing() -> None:
