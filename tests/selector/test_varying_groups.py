@@ -139,6 +139,8 @@ def test_a_run_from_its_log_a_snapshot_and_a_restore_draws_the_same_to_the_bit()
         assert event.group_size_K is not None
         assert event.group_size_K.tolist() == ahead.state.batches[-1].event.rollouts_K.tolist()
         assert event.digest == first["digest"]
+    kept = [batch.event.rollouts_K.tolist() for batch in session.resumed(snapshot(session.state)).state.batches]
+    assert kept == [batch.event.rollouts_K.tolist() for batch in session.state.batches]
     assert what_was_drawn(restored.draw(5, 8)) == first
     assert restored.state.batches[-1].event.rollouts_K.tolist() == ahead.state.batches[-1].event.rollouts_K.tolist()
 
