@@ -164,7 +164,7 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
         places = Places(uncut=plan.size, total=total, audit=min(share_m, total, counts.total))
     if places.total > counts.total:
         return _draw_with_repeats(frame, classes, plan, places, review)
-    if plan.sampler is not None:
+    if plan.sampler is not None and not plan.exact_uniform:
         return _draw_random_size(frame, classes, plan, places, share_m, review)
     selected_N = _selected(classes, plan, places, review, audited=places.audit > 0)
     units_N = integer_sizes(selected_N, places.selected)

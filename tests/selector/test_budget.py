@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from predictors.value import expected_outcome_variance, knapsack_value
-from selector.budget import greedy, spread_rollouts
+from selector.budget import _knapsack_gains, greedy, spread_rollouts
 from selector.config import BudgetConfig, BudgetRule
 
 
@@ -107,3 +107,14 @@ def test_gains_that_rise_by_rounding_are_levelled() -> None:
 def test_budgets_that_cannot_be_are_refused(values: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         BudgetConfig(**({"rule": "fixed", "low": 2, "high": 8} | values))  # type: ignore[arg-type]
+
+
+def test_the_gain_from_one_more_rollout_is_a_difference_of_values() -> None:
+    rng = np.random.default_rng(0)
+    mean_K = rng.random(50) * 0.98 + 0.01
+    variance_K = mean_K * (1 - mean_K) * rng.random(50) * 0.9
+    gain_SK = _knapsack_gains(mean_K, variance_K, 2, 30)
+
+    value_SK = np.stack([knapsack_value(mean_K, variance_K, size) for size in range(2, 33)])
+    np.testing.assert_allclose(gain_SK, np.diff(value_SK, axis=0), atol=1e-15)
+    assert (np.diff(gain_SK, axis=0) <= 0.0).all()

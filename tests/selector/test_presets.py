@@ -307,6 +307,15 @@ def test_greso_keeps_prompts_by_their_runs_until_the_batch_is_full() -> None:
     assert len(drawn.rows_K) == 8
 
 
+def test_easy_and_hard_prompts_of_greso_have_chances_of_their_own() -> None:
+    policy = build_policy(
+        replace(PRESETS["greso"].config, easy_keep=0.5, hard_keep=0.8), weights="none", advantage="grpo"
+    )
+    beliefs = replace(make_beliefs([0.9, 0.1, 0.5, 0.01]), run_N=np.array([2, -2, 0, -100]))
+
+    assert policy.utility(beliefs, group_size=8).tolist() == pytest.approx([0.25, 0.64, 1.0, 0.01])
+
+
 def test_greso_needs_the_estimator_that_counts_runs() -> None:
     with pytest.raises(ValueError, match="estimator 'streak' counts, got 'mixture'"):
         build_policy(replace(PRESETS["greso"].config, estimator="mixture"), weights="none", advantage="grpo")

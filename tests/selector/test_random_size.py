@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from selector import random_size
 from selector.config import Sampler
 from selector.draw import DrawFrame, DrawPlan, ShortReason, draw
-from selector.random_size import LEVELS, SMALL, count_law, expected_without, keep_chance
+from selector.observations import observation_ranges
+from selector.random_size import LEVELS, SMALL, Sizes, count_law, expected_without, keep_chance
 from tests.selector.draw_cases import make_frame, make_plan, mask, random_cases
+from tests.selector.engine_cases import Session, make_config, make_policy, make_pool, redraw
 from tests.selector.test_draw_statistics import CREDIT, SKEWED, assert_within, simulate
 
 SAMPLERS: tuple[Sampler, ...] = ("poisson", "bernoulli", "categorical")
@@ -204,6 +207,22 @@ def test_draws_with_replacement_cannot_be_brought_to_a_multiple() -> None:
 # Many draws
 
 
+@pytest.fixture
+def worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chances that are the same in every draw of a test are worked out at the first."""
+    known: dict[tuple[bytes, bytes, Sizes], tuple[np.ndarray, np.ndarray]] = {}
+    work_out = random_size._inclusion
+
+    def look_up(keep_N: np.ndarray, other_N: np.ndarray, sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
+        key = keep_N.tobytes(), other_N.tobytes(), sizes
+        if key not in known:
+            known[key] = work_out(keep_N, other_N, sizes)
+        selected_N, inclusion_N = known[key]
+        return selected_N.copy(), inclusion_N.copy()
+
+    monkeypatch.setattr(random_size, "_inclusion", look_up)
+
+
 def many(frame: DrawFrame, plan: DrawPlan, num_draws: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(T, N) whether each row was drawn, (T,) tickets, and π, which is the same in every draw."""
     drawn_TN = np.zeros((num_draws, len(SKEWED)))
@@ -232,7 +251,8 @@ def assert_squares_follow_their_law(drawn_TN: np.ndarray, pi_N: np.ndarray) -> N
     assert low < float((z_N**2).sum()) < high
 
 
-@pytest.mark.parametrize("num_draws", [400, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.usefixtures("worked_out_once")
+@pytest.mark.parametrize("num_draws", [1_000, pytest.param(20_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("frame", "plan"),
     [
@@ -278,6 +298,7 @@ def test_weighted_sums_over_draws_are_unbiased_at_any_lag(sampler: Sampler, lag:
     assert Z * standard_error < np.mean([run.exact for run in runs]) / 4
 
 
+@pytest.mark.usefixtures("worked_out_once")
 @pytest.mark.parametrize("sampler", [None, "poisson", "bernoulli"])
 def test_the_second_moment_of_the_weighted_step_is_as_predicted(sampler: Sampler | None) -> None:
     # A ticket's step is normal with the size of its prompt; E (1/K) Σ (weight·g)² = (K/N²) Σ g²/π.
@@ -297,3 +318,29 @@ def test_the_second_moment_of_the_weighted_step_is_as_predicted(sampler: Sampler
     if sampler != "bernoulli":
         # In proportion to the size it is near its least, (E size)², and below uniform's E size².
         assert predicted < float((size_N**2).mean())
+
+
+def test_the_worst_case_of_an_observation_is_over_all_sizes_that_the_design_can_have() -> None:
+    policy = make_policy(design="poisson")
+    session = Session(make_config(policy, audit_share=0.0, seed=1), make_pool(40))
+    short = 0
+    for index in range(6):
+        request = session.request(index, 12)
+        event = session.engine.draw(request, now=0.0)
+        assert event is not None
+        drawn = redraw(session.state, request, event.revisit_draws)
+        beliefs = session.state.beliefs()
+        expected = observation_ranges(
+            inclusion_N=drawn.inclusion_N,
+            credit_N=session.state.rows["credit_N"],
+            predicted_N=beliefs.mean_N,
+            eligible_N=drawn.inclusion_N > 0,
+            num_tickets=12,
+            num_audit=0,
+            frame=40,
+        )
+        assert event.ranges["pass"] == list(expected.reweighted)
+        short += len(event.row_K) < 12
+        session.apply(event)
+        session.answer_batch(session.state.batches[-1], lambda row, _, n: float(n < row % 5))
+    assert short > 0

@@ -53,7 +53,8 @@ def test_a_batch_has_as_many_rollouts_as_without_a_budget_and_audit_tickets_the_
     size_K = table["group_size"][tickets.start : tickets.stop]
     assert size_K.tolist() == event.rollouts_K.tolist()
     assert size_K.sum() == 8 * 4
-    assert set(size_K[event.audit_K].tolist()) == {4}
+    for known in session.state.batches:
+        assert set(known.event.rollouts_K[known.event.audit_K].tolist()) == {4}
     assert len(set(size_K[~event.audit_K].tolist())) > 1
     assert size_K.min() >= 2
     assert size_K.max() <= 9
