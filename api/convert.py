@@ -1,12 +1,13 @@
 """From wire models to the core's values. Called by the service in worker threads; knows both sides and nothing else."""
 
 from collections.abc import Mapping
+from math import gcd
 from typing import Any
 
 from api import schemas
 from api.errors import InvalidRequest
 from predictors.registry import build_estimator
-from selector.config import LifecycleConfig, PolicyConfig, RunConfig
+from selector.config import BudgetConfig, LifecycleConfig, PolicyConfig, RunConfig
 from selector.drawing import DrawRequest
 from selector.engine import StepRequest
 from selector.errors import ReportInvalid, UnknownConfig
@@ -48,6 +49,8 @@ def to_policy(request: schemas.PolicyRequest) -> PolicyConfig:
     if request.lifecycle is not None:
         overrides["lifecycle"] = LifecycleConfig(**request.lifecycle.model_dump(exclude_none=True))
     try:
+        if request.budget is not None:
+            overrides["budget"] = BudgetConfig(**request.budget.model_dump())
         return override(preset.config, overrides)
     except ValueError as error:
         raise UnknownConfig(f"policy: {error}") from error
@@ -69,6 +72,17 @@ def to_draw(request: schemas.BatchRequest, config: RunConfig) -> DrawRequest:
     if group_size < config.min_rollouts:
         raise InvalidRequest(
             f"group_size {group_size} is below the run's min_rollouts {config.min_rollouts}: no group could ever count"
+        )
+    if config.policy.budget is not None and request.purpose == "train":
+        try:
+            config.policy.budget.check_group_size(group_size)
+        except ValueError as error:
+            raise InvalidRequest(str(error)) from error
+    unit = request.divisor // gcd(request.divisor, group_size)
+    if config.policy.design == "categorical" and request.purpose == "train" and unit > 1:
+        raise InvalidRequest(
+            f"design 'categorical' cannot bring its tickets to a multiple of {unit}, which divisor {request.divisor} "
+            f"and group_size {group_size} need: draw with divisor 1"
         )
     if request.size * group_size > MAX_BATCH_ROLLOUTS:
         raise InvalidRequest(

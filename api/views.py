@@ -93,6 +93,7 @@ def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] |
         event.pass_rate_K.tolist(),
         np.sqrt(event.variance_K).tolist(),
         event.informative_K.tolist(),
+        event.rollouts_K.tolist(),
         strict=True,
     )
     tickets = [
@@ -100,15 +101,15 @@ def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] |
             "ticket": f"{prefix}{position}",
             "prompt": state.pool.keys[row],
             "purpose": audit if is_audit else event.purpose,
-            "group_size": event.group_size,
-            "first_wave": event.group_size,
+            "group_size": size,
+            "first_wave": size,
             "inclusion_probability": inclusion,
             "weight": weight,
             "predicted": {"pass_rate": rate, "pass_rate_sd": deviation, "informative": informative, "tokens": None},
             "category": state.pool.category_of(row),
             **(texts[row] if texts is not None else {}),
         }
-        for position, (row, is_audit, inclusion, weight, rate, deviation, informative) in enumerate(columns)
+        for position, (row, is_audit, inclusion, weight, rate, deviation, informative, size) in enumerate(columns)
     ]
     return {
         "run": state.run,

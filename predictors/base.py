@@ -44,6 +44,7 @@ class Beliefs:
     n_eff_N: FloatArray  # own rollouts this belief is worth, after ageing; 0 = never tried, > 0 otherwise
     lag_N: IntArray  # policy versions since the newest own evidence, NEVER when never tried
     source_N: npt.NDArray[np.uint8]  # index into SOURCES
+    run_N: IntArray | None = None  # groups in a row that were all right (> 0) or all wrong (< 0), if they are counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,12 @@ Built by the registry. The chance of keeping a prompt is here too, for whoever d
 bases is not.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from predictors.base import FloatArray, IntArray, Observations, check_rows, require_between
+from predictors.base import Beliefs, FloatArray, IntArray, Observations, check_rows, require_between
 from predictors.rows import FixedPriorConfig, Reader, Reading, RowEstimator, Rows
 
 KEEP_BASE = 0.5
@@ -68,6 +68,9 @@ class Streak(RowEstimator[StreakConfig]):
         if rows is not None:
             check_rows(rows, self._last_N.shape[0])
         return self._columns["run_N"][slice(None) if rows is None else rows].astype(np.int64)
+
+    def beliefs(self, rows: IntArray | None = None) -> Beliefs:
+        return replace(RowEstimator.beliefs(self, rows), run_N=self.runs(rows))
 
     def _reader(self) -> Reader:
         return self._read

@@ -39,7 +39,21 @@ def audit_run(state: RunState, level: float = LEVEL) -> Audit:
         carried_credit_predicted_degenerate=carried[2],
     )
     left_out = sum(b.event.claim["type"] == ClaimType.EMPIRICAL and not b.event.num_audit for b in batches)
+    if any(b.event.group_size_K is not None for b in batches):
+        found = _without_degenerate(found, batches[0].event.group_size)
     return _without_reweighting(found, left_out) if left_out else found
+
+
+def _without_degenerate(found: Audit, group_size: int) -> Audit:
+    """No re-weighted share of degenerate groups: a group of another size is so with another chance."""
+    return replace(
+        found,
+        degenerate=replace(found.degenerate, reweighted=Estimate(estimate=None, interval=None)),
+        warnings=(
+            *found.warnings,
+            f"train tickets vary in their rollouts: only audit tickets tell of groups of {group_size}",
+        ),
+    )
 
 
 def _without_reweighting(found: Audit, num_draws: int) -> Audit:

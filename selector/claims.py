@@ -4,7 +4,7 @@ Called by the engine at each draw and by the presets' listing. Knows configurati
 applied the weights is settled later, by the audit.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 from selector.config import Advantage, LossAggregation, Weights
@@ -42,6 +42,7 @@ class Claim:
 
 
 FIXED_GROUP = "every ticket is trained on with its full group"
+REPAIRED = "each group's loss is multiplied by n/(n - 1), n the rollouts of its ticket"
 KEPT_DENOMINATOR = "the sum over tickets is divided by the K of the answer, not by the groups that came back"
 WEIGHTS_APPLIED = "each ticket's loss is multiplied by its weight, and steps report weights_applied"
 NOTHING_LOST = "reports do not go missing for reasons that depend on the outcome"
@@ -54,16 +55,22 @@ def derive_claim(
     weights: Weights,
     loss_aggregation: LossAggregation,
     advantage: Advantage,
+    varying_groups: bool = False,
 ) -> Claim:
     """The claim of a design x weights x loss aggregation x advantage.
 
     uniform: the policy treats all prompts alike. empirical: the design gives some prompts no chance, or chances
-    nobody knows (top-k without a floor). A mean over tokens is a ratio whose denominator depends on the draw, so no
-    weight makes it unbiased; a mean over sequences is one over prompts as long as groups are of one size.
+    nobody knows (top-k without a floor). varying_groups: tickets have different numbers n of rollouts. A mean over
+    tokens is a ratio whose denominator depends on the draw, so no weight makes it unbiased; a mean over sequences is
+    one over prompts as long as groups are of one size. Groups of different sizes leave the expected step as it is for
+    a mean per prompt with RLOO, whose every group points along dp, and with Dr. GRPO once its (1 − 1/n) is divided
+    out; GRPO's step depends on n itself.
     """
     objective = OBJECTIVE[advantage]
     if empirical:
         return Claim(type=ClaimType.EMPIRICAL, objective="not known", conditions=())
+    if varying_groups:
+        return _varying(uniform, weights, loss_aggregation, advantage)
     if uniform:
         return Claim(type=ClaimType.EXACT, objective=objective, conditions=(NOTHING_LOST,))
     if weights == "horvitz_thompson" and loss_aggregation != "per_token":
@@ -79,3 +86,23 @@ def derive_claim(
         why = "weights cut at max_weight, so rarely drawn prompts count for less: w(p) as the audit reports it"
     applied = () if weights == "none" else (WEIGHTS_APPLIED,)
     return Claim(type=ClaimType.MODIFIED, objective=f"{objective}; {why}", conditions=(*applied, NOTHING_LOST))
+
+
+def _varying(uniform: bool, weights: Weights, loss_aggregation: LossAggregation, advantage: Advantage) -> Claim:
+    """The claim where tickets have different numbers of rollouts."""
+    fixed = derive_claim(
+        uniform=uniform, empirical=False, weights=weights, loss_aggregation=loss_aggregation, advantage=advantage
+    )
+    if loss_aggregation == "per_prompt" and advantage != "grpo":
+        repaired = (REPAIRED,) if advantage == "dr_grpo" else ()
+        return replace(
+            fixed,
+            objective=fixed.objective.replace(OBJECTIVE[advantage], OBJECTIVE["rloo"]),
+            conditions=(*fixed.conditions, *repaired),
+        )
+    if loss_aggregation == "per_prompt":
+        why = "groups of different sizes, whose step GRPO damps differently"
+    else:
+        why = "groups of different sizes, so prompts with more rollouts count for more"
+    conditions = fixed.conditions if fixed.type is not ClaimType.UNBIASED else (WEIGHTS_APPLIED, NOTHING_LOST)
+    return Claim(type=ClaimType.MODIFIED, objective=f"{fixed.objective}; {why}", conditions=conditions)

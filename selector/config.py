@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from predictors.value import AdvantageRule
 from selector.errors import EstimatorFixed, UnknownConfig
@@ -29,9 +29,12 @@ Utility = Literal[
     "information",
     "knapsack",
     "pools",
+    "keep",
 ]
+BudgetRule = Literal["fixed", "neyman", "knapsack"]
 Reads = Literal["belief", "mean", "draw", "shuffled"]
-Design = Literal["proportional", "top"]
+Sampler = Literal["poisson", "bernoulli", "categorical"]
+Design = Literal["proportional", "top"] | Sampler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,29 @@ class LifecycleConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetConfig:
+    """How the rollouts of a batch are spread over its train tickets. Raises ValueError naming a bad value."""
+
+    rule: BudgetRule
+    low: int  # fewest rollouts of a ticket
+    high: int  # most
+
+    def __post_init__(self) -> None:
+        if self.rule not in get_args(BudgetRule):
+            raise ValueError(f"budget.rule must be one of {', '.join(get_args(BudgetRule))}, got {self.rule!r}")
+        if not 1 <= self.low <= self.high:
+            raise ValueError(f"budget needs 1 <= low <= high, got low {self.low} and high {self.high}")
+
+    def check_group_size(self, group_size: int) -> None:
+        """Raises ValueError for a group size, the mean of a batch's, outside the range."""
+        if not self.low <= group_size <= self.high:
+            raise ValueError(
+                f"group_size {group_size} is outside the budget's {self.low} to {self.high} rollouts a ticket: it is "
+                "what they have on average"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyConfig:
     """One selection policy with every part named: a preset is such a value, a request overrides parts of it.
 
@@ -74,9 +100,18 @@ class PolicyConfig:
     low: float | None = None  # least share passed that is worth anything
     high: float | None = None  # largest
     reads: Reads = "belief"  # what of the beliefs the utility sees
-    design: Design = "proportional"  # chances in proportion to the utility, or the largest utilities
+    design: Design = "proportional"  # chances in proportion to the utility, the largest ones, or a `Sampler`
     candidates: float | None = None  # for "top": so many times the places drawn at random to choose from; None: all
     lifecycle: LifecycleConfig | None = None  # None: no prompt ever rests
+    easy_keep: float | None = None  # chance of keeping a prompt after one group all right, squared after two, ...
+    hard_keep: float | None = None  # the same after groups all wrong
+    quotas: Mapping[str, float] | None = None  # shares of the selected places by category; None: no quotas
+    budget: BudgetConfig | None = None  # None: every ticket has the same number of rollouts
+
+    @property
+    def sampler(self) -> Sampler | None:
+        """The design that draws each prompt by itself, so that the size of batches varies; None: another one."""
+        return None if self.design == "proportional" or self.design == "top" else self.design
 
     @property
     def empirical(self) -> bool:
@@ -129,6 +164,16 @@ class RunConfig:
                 f"min_rollouts {self.min_rollouts} exceeds group_size {self.group_size}: no group could ever count; "
                 "lower min_rollouts"
             )
+        if (budget := self.policy.budget) is not None:
+            try:
+                budget.check_group_size(self.group_size)
+            except ValueError as error:
+                raise UnknownConfig(str(error)) from error
+            if budget.low < self.min_rollouts:
+                raise UnknownConfig(
+                    f"budget.low {budget.low} is below min_rollouts {self.min_rollouts}: such groups could never "
+                    "count; raise low"
+                )
         if self.policy.lifecycle is not None and self.feed == "informative_only":
             raise UnknownConfig(
                 "lifecycle needs feed 'all': where only informative groups are reported, silence says neither 0 nor 1; "
@@ -153,6 +198,8 @@ class RunConfig:
         policy = dict(values["policy"])
         if policy.get("lifecycle") is not None:
             policy["lifecycle"] = LifecycleConfig(**policy["lifecycle"])
+        if policy.get("budget") is not None:
+            policy["budget"] = BudgetConfig(**policy["budget"])
         return cls(**{**values, "policy": PolicyConfig(**policy)})
 
     def config_hash(self) -> str:

@@ -23,8 +23,10 @@ from typing import Literal
 
 import numpy as np
 
-from selector.config import Weights
+from selector.config import Sampler, Weights
 from selector.designs import UNIT, integer_sizes, keyed_order, permutation, systematic, uniform_order_prefix
+from selector.quotas import by_stratum, quota_utility
+from selector.random_size import pick
 from selector.randomness import Stream, stream
 from selector.scans import gains, rows_of_rank, with_fillers
 from selector.targets import Classes, Places, count_places, selected_inclusion, uniform_inclusion
@@ -48,6 +50,7 @@ class ShortReason(StrEnum):
     ALL_MASTERED = "all_mastered"  # no prompt of the frame is new or active, and most are mastered
     ALL_DEFERRED = "all_deferred"  # the same, and most are deferred
     POOL_EXHAUSTED = "pool_exhausted"  # too few prompts
+    QUOTA = "quota"  # the design drew fewer, by its own chance
     DIVISOR = "divisor"  # cut to a multiple and nothing else
 
 
@@ -61,6 +64,8 @@ class DrawFrame:
     resting_code_N: np.ndarray  # uint8, RestingCode
     due_N: np.ndarray  # bool, prompts to be looked at now, at rest or not
     waited_N: np.ndarray | None = None  # int64, draws since a due row's turn: who goes first when not all due rows fit
+
+    stratum_N: np.ndarray | None = None  # int64, the quota that a row is under: place in the plan's plus 1, or 0
 
     def __post_init__(self) -> None:
         lengths = {len(a) for a in (self.frame_N, self.blocked_N, self.credit_N, self.resting_code_N, self.due_N)}
@@ -85,6 +90,8 @@ class DrawPlan:
     exact_uniform: bool = False  # every prompt alike: utility and rest are ignored
     top: bool = False  # the largest utilities are taken; chances in proportion to them otherwise
     candidates: float | None = None  # with `top`: so many times the places are drawn first, to choose from; None: all
+    quotas: tuple[float, ...] = ()  # shares of the selected places by stratum; what they leave is for stratum 0
+    sampler: Sampler | None = None  # draws each prompt by itself, so that the size varies; None: exactly K
     seed: int
     purpose_code: int
     index: int
@@ -126,6 +133,7 @@ class Drawn:
     blocked: int
     num_audit: int  # m
     due_unplaced: int  # eligible due rows that had no sure place; those not drawn stay due
+    most: int  # tickets that the design can return
     inclusion_N: np.ndarray  # float64, π over the pool, 0 where not eligible
     selected_inclusion_N: np.ndarray  # float64, π_t over the pool, 0 where not eligible
     expected_N: np.ndarray  # float64, expected tickets; differs from inclusion_N only where prompts repeat
@@ -140,6 +148,10 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
     """
     _check_utility(utility_N, frame)
     classes = _classes(frame, utility_N, plan, frame.frame_N & ~_blocked(frame, plan))
+    if plan.quotas:
+        active_N = np.where(classes.active_N, classes.gain_N, 0.0)
+        shares = np.array(plan.quotas)
+        classes = replace(classes, utility_N=quota_utility(utility_N, active_N, _strata(frame), shares))
     counts = classes.counts
     share_m = round_down(plan.audit_share * plan.size + plan.rng(Stream.AUDIT_COUNT).random())
     if plan.audit_share > 0 and plan.refill == 0:
@@ -153,9 +165,13 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
         places = Places(uncut=plan.size, total=total, audit=min(share_m, total, counts.total))
     if places.total > counts.total:
         return _draw_with_repeats(frame, classes, plan, places, review)
+    if plan.sampler is not None and not plan.exact_uniform:
+        return _draw_random_size(frame, classes, plan, places, share_m, review)
     selected_N = _selected(classes, plan, places, review, audited=places.audit > 0)
     units_N = integer_sizes(selected_N, places.selected)
     order = keyed_order(len(units_N), plan.rng(Stream.BLOCK_ORDER))
+    if plan.quotas:
+        order = by_stratum(order, _strata(frame))
     chosen = systematic(units_N, order, int(plan.rng(Stream.SYSTEMATIC_START).integers(0, UNIT)))
     rows, audit = _with_audit(chosen, classes.active_N | classes.resting_N, counts.total, places, plan)
     outside = counts.total - places.selected
@@ -215,6 +231,12 @@ def draw_uniform(frame: DrawFrame, plan: DrawPlan) -> Drawn:
 def _blocked(frame: DrawFrame, plan: DrawPlan) -> np.ndarray:
     """Rows of the frame that this draw may not touch; with repeats allowed there are none."""
     return np.zeros(len(frame.frame_N), bool) if plan.allow_repeat else frame.frame_N & frame.blocked_N
+
+
+def _strata(frame: DrawFrame) -> np.ndarray:
+    if frame.stratum_N is None:
+        raise ValueError("quotas need the stratum of every row")
+    return frame.stratum_N
 
 
 def _check_utility(utility_N: np.ndarray, frame: DrawFrame) -> None:
@@ -309,6 +331,32 @@ def _draw_with_repeats(frame: DrawFrame, classes: Classes, plan: DrawPlan, place
     )
 
 
+def _draw_random_size(
+    frame: DrawFrame, classes: Classes, plan: DrawPlan, places: Places, share_m: int, review: int
+) -> Drawn:
+    """Tickets of a design whose size varies: at most K of them, and under `fill` exactly K; see `random_size`.
+
+    K of the weights is what came out, so that (1/K) Σ weight·x is Σ (1+c)·x/(N·π), whose mean does not know the size.
+    """
+    assert plan.sampler is not None
+    fill = plan.short == "fill"
+    picked = pick(plan.sampler, classes, places, floor=plan.floor, unit=plan.unit, fill=fill, rng=plan.rng)
+    num_tickets = len(picked.rows_B)
+    reason = _reason(frame, classes, plan, places, share_m, review)
+    return _drawn(
+        frame,
+        plan,
+        rows=picked.rows_B,
+        audit=picked.audit_B,
+        places=replace(places, total=num_tickets),
+        reason=ShortReason.QUOTA if num_tickets < places.total else reason,
+        selected_N=picked.selected_N,
+        expected_N=picked.inclusion_N,
+        due_unplaced=int(np.count_nonzero(picked.inclusion_N[classes.due_N] < 1.0)),
+        most=places.total,
+    )
+
+
 def _drawn(
     frame: DrawFrame,
     plan: DrawPlan,
@@ -320,6 +368,7 @@ def _drawn(
     selected_N: np.ndarray,
     expected_N: np.ndarray,
     due_unplaced: int,
+    most: int | None = None,
 ) -> Drawn:
     """Shuffles the tickets and attaches their chances and weights."""
     shuffle = permutation(len(rows), plan.rng(Stream.TICKET_ORDER))
@@ -345,6 +394,7 @@ def _drawn(
         blocked=blocked,
         num_audit=places.audit,
         due_unplaced=due_unplaced,
+        most=places.total if most is None else most,
         inclusion_N=inclusion_N,
         selected_inclusion_N=selected_N,
         expected_N=expected_N,

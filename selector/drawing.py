@@ -12,8 +12,9 @@ import numpy as np
 
 from predictors.base import Beliefs
 from predictors.value import informative_probability
+from selector.budget import spread_rollouts
 from selector.claims import Claim, derive_claim
-from selector.config import RunConfig
+from selector.config import BudgetConfig, RunConfig
 from selector.draw import DrawFrame, Drawn, DrawPlan, draw, draw_uniform
 from selector.errors import BatchConflict, RevisitImpossible
 from selector.events import BatchDrawn
@@ -57,6 +58,7 @@ def claim_of(config: RunConfig) -> Claim:
         weights=config.weights,
         loss_aggregation=config.loss_aggregation,
         advantage=config.advantage,
+        varying_groups=config.policy.budget is not None and config.policy.budget.rule != "fixed",
     )
 
 
@@ -130,6 +132,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         resting_code_N=_resting_codes(lifecycle_N),
         due_N=due_N,
         waited_N=_waited(state, due_N, period),
+        stratum_N=_strata(state) if config.policy.quotas else None,
     )
     policy = build_policy(config.policy, weights=config.weights, advantage=config.advantage)
     plan = DrawPlan(
@@ -146,6 +149,8 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         exact_uniform=policy.exact_uniform,
         top=config.policy.design == "top",
         candidates=config.policy.candidates,
+        quotas=tuple((config.policy.quotas or {}).values()),
+        sampler=config.policy.sampler,
         seed=config.seed,
         purpose_code=PURPOSE_CODE[request.purpose],
         index=request.index,
@@ -165,7 +170,25 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     else:
         drawn = draw_uniform(frame, plan)
     event = _record(state, request, frame, beliefs, informative_N, drawn, period, now)
+    if is_train and config.policy.budget is not None:
+        event = spread(event, config.policy.budget)
     return replace(event, woken=woken.tolist(), cohorts=cohorts)
+
+
+def spread(event: BatchDrawn, budget: BudgetConfig) -> BatchDrawn:
+    """The batch with the rollouts of its train tickets spread by the budget; together they are as many as before."""
+    budget.check_group_size(event.group_size)
+    train = np.flatnonzero(~event.audit_K)
+    size_K = np.full(len(event.row_K), event.group_size, np.int32)
+    size_K[train] = spread_rollouts(
+        event.pass_rate_K[train], event.variance_K[train], len(train) * event.group_size, budget
+    )
+    informative_K = np.empty(len(size_K))
+    for size in np.unique(size_K).tolist():
+        of_size = size_K == size
+        informative_K[of_size] = informative_probability(event.pass_rate_K[of_size], event.variance_K[of_size], size)
+    digest = hashlib.sha256(event.digest.encode() + np.ascontiguousarray(size_K, "<i4").tobytes()).hexdigest()
+    return replace(event, group_size_K=size_K, informative_K=informative_K, digest=f"sha256:{digest}")
 
 
 def _record(
@@ -191,7 +214,7 @@ def _record(
                 credit_N=frame.credit_N,
                 predicted_N=predicted_N,
                 eligible_N=frame.frame_N & ~blocked_N,
-                num_tickets=len(rows),
+                num_tickets=drawn.most,
                 num_audit=drawn.num_audit,
                 frame=drawn.frame,
             )
@@ -280,6 +303,14 @@ def _waited(state: RunState, due_N: np.ndarray, period: int) -> np.ndarray:
     if len(rows):
         waited_N[rows] = waited(state.revisit_position_N[rows], state.train_draws, period)
     return waited_N
+
+
+def _strata(state: RunState) -> np.ndarray:
+    """(N,) the quota of each prompt's category, counted from 1, and 0 for a category without one."""
+    place = {category: place for place, category in enumerate(state.config.policy.quotas or {}, start=1)}
+    of_category = np.array([0, *(place.get(category, 0) for category in state.pool.categories)])
+    of_row_N: np.ndarray = of_category[state.pool.category_N + 1]
+    return of_row_N
 
 
 def _credit(

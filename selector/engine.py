@@ -32,6 +32,7 @@ from selector.ledger import compared
 from selector.pool import PoolState, empty_pool
 from selector.reports import Decision, Refusal, Report, decide
 from selector.restoring import find_checkpoint
+from selector.simulated_inclusion import SimulatedInclusion, simulated_inclusion
 from selector.state import Checkpoint, RunState, make_estimator
 from selector.tickets import read_ticket_name
 from selector.types import PURPOSE_CODE, Purpose
@@ -108,6 +109,10 @@ class RunEngine:
         if self.state.completed:
             raise RunComplete(f"run {self.state.run!r} is complete; a restore reopens it")
         return plan_batch(self.state, request, now=now)
+
+    def simulate_inclusion(self, request: DrawRequest, *, num_draws: int) -> SimulatedInclusion:
+        """Each prompt's chance to be in a batch drawn now, with its error, where the design has no formula for it."""
+        return simulated_inclusion(self.state, request, num_draws)
 
     def report(self, report: Report, *, now: float | None = None) -> Decision:
         """What a report adds; `now` starts the clock of attempts that it begins. Raises BranchSuperseded,

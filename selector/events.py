@@ -100,6 +100,14 @@ class BatchDrawn(Event):
     woken: list[int] = field(default_factory=list)  # rows that had been mastered and by their belief no longer are
     cohorts: list[dict[str, Any]] = field(default_factory=list)  # mastered rows it could draw, `find_cohorts`
     spent: dict[str, float | None] = field(default_factory=dict)  # before a held-out draw, `Ledger.spent`
+    group_size_K: np.ndarray | None = None  # int32 rollouts by ticket; None: `group_size` each
+
+    @property
+    def rollouts_K(self) -> np.ndarray:
+        """(K,) int32, the rollouts that each ticket is for."""
+        if self.group_size_K is not None:
+            return self.group_size_K
+        return np.full(len(self.row_K), self.group_size, np.int32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +246,7 @@ _ARRAYS: dict[str, type[np.generic]] = {
     "pass_rate_K": np.float64,
     "variance_K": np.float64,
     "informative_K": np.float64,
+    "group_size_K": np.int32,
 }
 
 
@@ -250,7 +259,7 @@ def event_from_json(kind: str, values: Mapping[str, Any]) -> Event:
     try:
         if cls is BatchDrawn:
             for name, dtype in _ARRAYS.items():
-                if read[name] is not None:
+                if read.get(name) is not None:
                     read[name] = np.asarray(read[name], dtype)
         elif cls is RolloutsReported:
             read["groups"] = [

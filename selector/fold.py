@@ -210,7 +210,7 @@ def _draw(state: RunState, event: BatchDrawn) -> None:
         _count_train_draw(state, event)
     num_tickets = len(event.row_K)
     first = state.book.tickets.size
-    ordinals = state.book.issue(num_tickets, event.group_size)
+    ordinals = state.book.issue(num_tickets, event.rollouts_K)
     batch = DrawnBatch(ordinal=len(state.batches), event=event, seq=state.seq, first_ticket=first)
     state.batches.append(batch)
     state.surviving[batch.key] = batch.ordinal

@@ -25,6 +25,8 @@ class Stream(StrEnum):
     UNIFORM_ORDER = "uniform_order"  # simple random sampling: probe, held-out, control and audit batches
     TICKET_ORDER = "ticket_order"  # order in which the tickets are handed out
     CANDIDATES = "candidates"  # the rows among which the largest utilities are taken
+    KEEP = "keep"  # which rows a design that looks at each by itself keeps
+    THIN = "thin"  # which of the kept rows stay where they are too many
     BELIEF_DRAW = "belief_draw"  # the pass rates that Thompson sampling draws from the beliefs
     BELIEF_SHUFFLE = "belief_shuffle"  # whose belief a prompt is judged by in the control that mixes them up
     REVISIT_ORDER = "revisit_order"  # keyed positions of prompts for revisits; the same for a whole run

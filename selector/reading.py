@@ -39,5 +39,6 @@ def read_beliefs(beliefs: Beliefs, reads: Reads, frame: DrawFrame, plan: DrawPla
             dealt = rows[permutation(len(rows), plan.rng(Stream.BELIEF_SHUFFLE))]
             of_N = np.arange(len(frame.frame_N))
             of_N[rows] = dealt
-            return replace(beliefs, mean_N=beliefs.mean_N[of_N], variance_N=beliefs.variance_N[of_N])
+            run_N = None if beliefs.run_N is None else beliefs.run_N[of_N]
+            return replace(beliefs, mean_N=beliefs.mean_N[of_N], variance_N=beliefs.variance_N[of_N], run_N=run_N)
     return replace(beliefs, mean_N=mean_N, variance_N=np.zeros(len(mean_N)))

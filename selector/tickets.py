@@ -120,13 +120,14 @@ class TicketBook:
         self.open: dict[int, None] = {}  # ordinals, in order of issue
         self.next_deadline = np.inf
 
-    def issue(self, count: int, group_size: int) -> np.ndarray:
-        """Adds `count` open tickets with their slots and returns their ordinals."""
+    def issue(self, count: int, group_size: int | np.ndarray) -> np.ndarray:
+        """Adds `count` open tickets with their slots and returns their ordinals. group_size: for all, or (count,)."""
         first = self.tickets.extend(count)
-        slot = self.rollouts.extend(count * group_size)
+        size_K = np.broadcast_to(np.asarray(group_size, np.int64), count)
+        slot = self.rollouts.extend(int(size_K.sum()))
         ordinals = np.arange(first, first + count)
-        self.tickets["slot"][first:] = slot + np.arange(count) * group_size
-        self.tickets["group_size"][first:] = group_size
+        self.tickets["slot"][first:] = slot + np.cumsum(size_K) - size_K
+        self.tickets["group_size"][first:] = size_K
         self.open.update(dict.fromkeys(ordinals.tolist()))
         return ordinals
 

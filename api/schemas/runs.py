@@ -16,6 +16,14 @@ class LifecycleRequest(Request):
     groups: int | None = Field(default=None, ge=1, le=1_000_000)
 
 
+class BudgetRequest(Request):
+    """How the rollouts of a batch, size times group_size, are spread over its train tickets."""
+
+    rule: Literal["fixed", "neyman", "knapsack"]
+    low: int = Field(ge=1, le=MAX_GROUP_SIZE)
+    high: int = Field(ge=1, le=MAX_GROUP_SIZE)
+
+
 class PolicyRequest(Request):
     """A preset and the parts of it to override; parts left out keep the preset's value.
 
@@ -37,6 +45,7 @@ class PolicyRequest(Request):
             "information",
             "knapsack",
             "pools",
+            "keep",
         ]
         | None
     ) = None
@@ -46,9 +55,13 @@ class PolicyRequest(Request):
     low: Share | None = None
     high: Share | None = None
     reads: Literal["belief", "mean", "draw", "shuffled"] | None = None
-    design: Literal["proportional", "top"] | None = None
+    design: Literal["proportional", "top", "poisson", "bernoulli", "categorical"] | None = None
     candidates: Annotated[float, Field(allow_inf_nan=False, ge=1, le=1_000_000)] | None = None
     lifecycle: LifecycleRequest | None = None
+    easy_keep: Share | None = None
+    hard_keep: Share | None = None
+    quotas: dict[str, Share] | None = None
+    budget: BudgetRequest | None = None
 
 
 class RunSettings(Request):

@@ -10,6 +10,7 @@ from selector.policies.band import Band
 from selector.policies.base import Policy
 from selector.policies.gradient import Gradient
 from selector.policies.information import Information
+from selector.policies.keep import Keep
 from selector.policies.knapsack import Knapsack
 from selector.policies.midband import Midband
 from selector.policies.pools import Pools
@@ -31,9 +32,10 @@ POLICIES: dict[str, type[Policy]] = {
     "information": Information,
     "knapsack": Knapsack,
     "pools": Pools,
+    "keep": Keep,
 }
 PARAMETERS = frozenset[str]().union(*(policy.parameters() for policy in POLICIES.values()))
-OPTIONAL = PARAMETERS - {"power"} | {"candidates", "lifecycle"}
+OPTIONAL = PARAMETERS - {"power"} | {"candidates", "lifecycle", "budget", "quotas"}
 """Parts of a `PolicyConfig` that are None where they do not count."""
 
 
@@ -57,7 +59,7 @@ def override(config: PolicyConfig, changes: Mapping[str, Any]) -> PolicyConfig:
         return changed  # `build_policy` says so
     idle = PARAMETERS - policy.parameters()
     if policy.exact_uniform:
-        idle |= {"floor", "reads", "design", "candidates", "lifecycle"}
+        idle |= {"floor", "reads", "design", "candidates", "lifecycle", "quotas"}
     elif changed.design != "top":
         idle |= {"candidates"}
     useless = sorted(name for name in idle & set(changes) if changes[name] != getattr(config, name))
@@ -79,8 +81,27 @@ def _check_design(config: PolicyConfig, weights: Weights) -> None:
         raise ValueError(f"floor must be in (0, 1], or 0 with design 'top', got {config.floor} with {config.design!r}")
     if config.lifecycle is not None and POLICIES[config.utility].exact_uniform:
         raise ValueError(f"lifecycle has no effect with utility {config.utility!r}, which draws every prompt alike")
+    if config.lifecycle is not None and config.sampler is not None:
+        raise ValueError(
+            f"lifecycle needs design 'proportional' or 'top', which have places for reviews, got {config.design!r}"
+        )
+    if config.quotas is not None:
+        _check_quotas(config)
+    if config.utility == "keep" and config.estimator != "streak":
+        raise ValueError(f"utility 'keep' reads the runs that estimator 'streak' counts, got {config.estimator!r}")
     if config.empirical and weights != "none":
         raise ValueError(
             f"weights {weights!r} need a chance for every prompt, and design 'top' with floor 0 gives none: "
             "give a floor, or weights 'none'"
         )
+
+
+def _check_quotas(config: PolicyConfig) -> None:
+    shares = dict(config.quotas or {})
+    if config.design != "proportional" or POLICIES[config.utility].exact_uniform:
+        raise ValueError(
+            f"quotas need design 'proportional' and a utility, got {config.design!r} with {config.utility!r}: "
+            "leave them out"
+        )
+    if not shares or not all(0.0 <= share <= 1.0 for share in shares.values()) or sum(shares.values()) > 1.0 + 1e-9:
+        raise ValueError(f"quotas must be shares in [0, 1] that add up to 1 at most, got {shares}")

@@ -5,7 +5,7 @@ Read by `api` to list and resolve presets. Values only.
 
 from dataclasses import dataclass, replace
 
-from selector.config import PolicyConfig
+from selector.config import BudgetConfig, PolicyConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +160,54 @@ PRESETS: dict[str, Preset] = {
             source="prime-rl, orchestrator/curriculum, without replacement where it draws with",
             sentence="Draws prompts of which a quarter to three quarters of the last group passed five times as often "
             "as the others.",
+        ),
+        Preset(
+            config=PolicyConfig(
+                preset="greso",
+                estimator="streak",
+                utility="keep",
+                power=1.0,
+                floor=0.01,
+                design="bernoulli",
+                easy_keep=0.5,
+                hard_keep=0.5,
+            ),
+            source="GRESO, arXiv 2506.02177, with its first chances to keep",
+            sentence="Walks through the prompts in random order and skips one with a chance that grows with every "
+            "group in a row in which it was all right or all wrong.",
+        ),
+        Preset(
+            config=PolicyConfig(
+                preset="knapsack",
+                estimator="last_mean",
+                estimator_options={"prior_successes": 0.1, "prior_failures": 0.1},
+                utility="uniform",
+                power=1.0,
+                floor=1.0,
+                budget=BudgetConfig(rule="knapsack", low=2, high=128),
+            ),
+            source="Knapsack RL, arXiv 2509.25849, by the belief after each prompt's last group",
+            sentence="Draws every prompt alike, and gives more rollouts to those of which another one is more likely "
+            "to make the group informative, by what such a group is worth.",
+        ),
+        Preset(
+            config=PolicyConfig(
+                preset="duet",
+                estimator="discounted_beta",
+                estimator_options={
+                    "discount": 1.0,
+                    "process_noise": 0.0,
+                    "prior_successes": 1.0,
+                    "prior_failures": 1.0,
+                },
+                utility="uniform",
+                power=1.0,
+                floor=1.0,
+                budget=BudgetConfig(rule="neyman", low=2, high=32),
+            ),
+            source="DUET, arXiv 2605.08441: its allocation, by the spread of outcomes in place of its gradient signal",
+            sentence="Draws every prompt alike, and gives rollouts in proportion to the standard deviation of the "
+            "outcomes, by all groups so far.",
         ),
         Preset(
             config=replace(UNIFORM, preset="random-equal-rollouts"),

@@ -70,8 +70,8 @@ def closed_loop(config: RunConfig, constants: Constants, *, seed: int, num_steps
         pool_T[step] = pass_rate_N.mean()
         weight_K = np.ones(len(event.row_K)) if event.weight_K is None else event.weight_K
         engine.apply(event)
-        outcome_KG = learner.step(step, event.row_K, GROUP_SIZE, weight_K)
-        _report(engine, outcome_KG, step)
+        outcome_KG = learner.step(step, event.row_K, event.rollouts_K, weight_K)
+        _report(engine, outcome_KG, event.rollouts_K, step)
         informative_T[step] = (outcome_KG.any(axis=1) & ~outcome_KG.all(axis=1)).sum()
         heldout_T[step] = learner.heldout_pass_rate()
         wait = max(wait, int((step - last_N[event.row_K]).max()) - 1)
@@ -133,6 +133,7 @@ def _moments(config: RunConfig, event: BatchDrawn, pass_rate_N: np.ndarray) -> t
             audit_share=config.audit_share,
             floor=config.policy.floor,
             exact_uniform=policy.exact_uniform,
+            sampler=config.policy.sampler,
             seed=0,
             purpose_code=0,
             index=event.index,
@@ -160,14 +161,14 @@ def _pool(category_N: np.ndarray) -> PoolState:
     )
 
 
-def _report(engine: RunEngine, outcome_KG: np.ndarray, step: int) -> None:
+def _report(engine: RunEngine, outcome_KG: np.ndarray, size_K: np.ndarray, step: int) -> None:
     first = engine.state.batches[-1].first_ticket
     groups = [
         GroupIn(
             ticket=engine.state.ticket_id(first + place),
-            rollouts=[RolloutIn(outcome=value, reward=value, tokens=1) for value in outcomes],
+            rollouts=[RolloutIn(outcome=value, reward=value, tokens=1) for value in outcomes[:size]],
         )
-        for place, outcomes in enumerate(outcome_KG.astype(float).tolist())
+        for place, (outcomes, size) in enumerate(zip(outcome_KG.astype(float).tolist(), size_K.tolist(), strict=True))
     ]
     decision = engine.report(Report(groups=groups, version=(step, step), branch=None))
     assert decision.event is not None

@@ -84,11 +84,16 @@ class Learner:
         """Mean over the held-out prompts."""
         return float(_sigmoid(self.skill_C[self.category_H] + self.ability - self.difficulty_H).mean())
 
-    def step(self, step: int, row_K: np.ndarray, group_size: int, weight_K: np.ndarray) -> np.ndarray:
-        """Rolls out a group of each row, learns from those that differ, and gives (K, G) outcomes."""
+    def step(self, step: int, row_K: np.ndarray, group_size: int | np.ndarray, weight_K: np.ndarray) -> np.ndarray:
+        """Rolls out a group of each row, learns from those that differ, and gives (K, G) outcomes, G the largest group;
+        behind a smaller one its first outcome stands again.
+        """
         rng = np.random.default_rng([self.seed, 1, step])
         constants, p_K = self.constants, self.pass_rate()[row_K]
-        outcome_KG = rng.random((len(row_K), group_size)) < p_K[:, None]
+        size_K1 = np.broadcast_to(group_size, len(row_K))[:, None]
+        place_G = np.arange(int(np.max(group_size)))
+        outcome_KG = rng.random((len(row_K), len(place_G))) < p_K[:, None]
+        outcome_KG = np.where(place_G < size_K1, outcome_KG, outcome_KG[:, :1])
         informative_K = outcome_KG.any(axis=1) & ~outcome_KG.all(axis=1)
         noise_K = 1.0 + constants.noise * rng.standard_normal(len(row_K))
         x_K = informative_K * p_K * (1.0 - p_K) * weight_K * noise_K

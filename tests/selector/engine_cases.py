@@ -170,7 +170,7 @@ class Session:
         for ticket in tickets_of(batch):
             if table["state"][ticket] == 0:
                 row = int(table["row"][ticket])
-                outcomes = [answer(row, batch.event.index, n) for n in range(batch.event.group_size)]
+                outcomes = [answer(row, batch.event.index, n) for n in range(int(table["group_size"][ticket]))]
                 groups.append(GroupIn(ticket=self.id(ticket), rollouts=rollouts(*outcomes)))
         return self.send(*groups, version=version)
 
@@ -324,6 +324,7 @@ def redraw(state: RunState, request: DrawRequest, period: int | None) -> Drawn:
         exact_uniform=policy.exact_uniform,
         top=config.policy.design == "top",
         candidates=config.policy.candidates,
+        sampler=config.policy.sampler,
         seed=config.seed,
         purpose_code=PURPOSE_CODE[Purpose.TRAIN],
         index=request.index,

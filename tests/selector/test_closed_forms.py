@@ -7,6 +7,9 @@ moves the policy along dp with c(k) = sqrt(k (G - k)), as GRPO divides by the st
 import numpy as np
 import pytest
 
+from predictors.base import Observations
+from predictors.registry import build_estimator
+from predictors.streak import keep_probability
 from predictors.value import degenerate_probability, expected_absolute_advantage, expected_over_counts
 from selector.policies import PRESETS, build_policy
 from tests.selector.test_policies import make_beliefs, make_policy
@@ -83,3 +86,49 @@ def test_the_value_of_the_knapsack_peaks_at_a_third() -> None:
     value_N = make_policy("knapsack", power=1.0).utility(make_beliefs(p.tolist()), group_size=1000)
 
     assert p[np.argmax(value_N)] == pytest.approx(1 / 3, abs=0.006)
+
+
+def trained_share(pass_rate: float) -> float:
+    """What GRESO trains on a prompt relative to no skipping, in the long run: 1/E[1/keep] over the groups trained on.
+
+    A run of z groups is one of z + 1 with the chance of its kind, and else begins anew or ends.
+    """
+    easy, hard = pass_rate**GROUP_SIZE, (1 - pass_rate) ** GROUP_SIZE
+    length = np.arange(0, 3000)
+    waiting = 1.0 - easy - hard  # after a mixed group the next is offered at once
+    for kind, sign in ((easy, 1), (hard, -1)):
+        # The share of groups that end a run of exactly z of this kind: kind^z (1 - kind), z >= 1.
+        waiting += float((kind ** length[1:] * (1 - kind) / keep_probability(sign * length[1:])).sum())
+    return 1.0 / waiting
+
+
+def test_greso_skips_prompts_that_pass_a_twentieth_of_the_time_and_trains_them_a_twelfth() -> None:
+    found = [trained_share(p) for p in PASS_RATES]
+
+    # The first figure of the method's own terms: 0.016, a twelfth, about a third, four fifths, all.
+    np.testing.assert_allclose(found, [0.016, 0.085, 0.35, 0.81, 0.99], rtol=0.03)
+    assert 1 / found[1] == pytest.approx(12.0, abs=0.15)
+
+
+def test_greso_by_its_estimator_trains_a_prompt_as_often_as_the_closed_form_says() -> None:
+    # 600 prompts of one pass rate, offered 400 times; the first hundred let their runs settle.
+    rng = np.random.default_rng(0)
+    estimator = build_estimator("streak", {})
+    estimator.resize(np.zeros(600, np.int32))
+    trained = []
+    for visit in range(400):
+        run_N = estimator.beliefs().run_N
+        assert run_N is not None
+        rows = np.flatnonzero(rng.random(600) < keep_probability(run_N))
+        trained.append(len(rows) / 600)
+        estimator.observe(
+            Observations(
+                rows_B=rows,
+                passes_B=rng.binomial(GROUP_SIZE, 0.05, len(rows)).astype(float),
+                scored_B=np.full(len(rows), GROUP_SIZE),
+                version_B=np.full(len(rows), visit),
+            )
+        )
+
+    # Visits of a prompt are correlated over about a hundred of them: as good as 3 · 600 independent ones, of sd 0.3.
+    assert np.mean(trained[100:]) == pytest.approx(trained_share(0.05), abs=4 * 0.3 / np.sqrt(1800))

@@ -23,6 +23,7 @@ from tests.selector.engine_cases import KALMAN, beliefs_of, make_config, make_po
 
 HELDOUT = (2, 5, 8)
 GROUP_SIZE = 3
+SAMPLERS: list[tuple[Design, float | None]] = [("poisson", None), ("bernoulli", None), ("categorical", None)]
 TTL_S = 50.0
 RESTING = LifecycleConfig(level=0.5, sure=0.6, hopeless=0.9, groups=1)  # so that a few groups move a prompt
 VOIDS = (VoidReason.STALE, VoidReason.ERROR, VoidReason.SURPLUS, VoidReason.LOST, VoidReason.NEVER_STARTED)
@@ -45,7 +46,7 @@ class RunMachine(CheckedRun):
         review_share=st.sampled_from([0.05, 0.4]),
         seed=st.integers(0, 3),
         reads=st.sampled_from(["belief", "mean", "draw", "shuffled"]),
-        design=st.sampled_from([("proportional", None), ("top", None), ("top", 2.0)]),
+        design=st.sampled_from([("proportional", None), ("top", None), ("top", 2.0), *SAMPLERS]),
         rests=st.booleans(),
     )
     def begin(
@@ -64,7 +65,8 @@ class RunMachine(CheckedRun):
     ) -> None:
         self.flat = not kalman
         policy = replace(KALMAN if kalman else make_policy(), utility=utility, reads=reads)
-        rules = RESTING if rests and utility != "uniform" else None
+        by_itself = design in SAMPLERS
+        rules = RESTING if rests and utility != "uniform" and not by_itself else None
         config = make_config(
             replace(policy, design=design[0], candidates=design[1], lifecycle=rules),
             weights=weights,
@@ -117,7 +119,7 @@ class RunMachine(CheckedRun):
             request,
             allow_repeat=allow_repeat,
             short=short,
-            divisor=divisor,
+            divisor=1 if self.state.config.policy.design == "categorical" else divisor,
             policy_version=self.state.policy_version + ahead,
         )
         event = self.drawn(request)
@@ -291,7 +293,7 @@ class RunMachine(CheckedRun):
     )
     def configure(self, weights: str, audit_share: float, power: float, rules: LifecycleConfig | None) -> None:
         policy = replace(self.state.config.policy, power=power)
-        if policy.utility != "uniform":
+        if policy.utility != "uniform" and policy.sampler is None:
             policy = replace(policy, lifecycle=rules)
         self.session.configure(weights=weights, audit_share=audit_share, policy=policy)
 

@@ -26,13 +26,19 @@ def make_beliefs(mean: list[float], variance: float = 0.0) -> Beliefs:
     )
 
 
-NEEDED = {"target": {"target": 0.3}, "band": {"low": 0.2, "high": 0.8}, "pools": {"low": 0.2, "high": 0.8}}
+NEEDED: dict[str, dict[str, Any]] = {
+    "target": {"target": 0.3},
+    "band": {"low": 0.2, "high": 0.8},
+    "pools": {"low": 0.2, "high": 0.8},
+    "keep": {"estimator": "streak", "easy_keep": 0.5, "hard_keep": 0.5},
+}
 """What a utility cannot do without."""
 
 
 def make_config(utility: str = "informative", **changes: Any) -> PolicyConfig:
     values: dict[str, Any] = {"preset": "x", "estimator": "x", "power": 4.0, "floor": 0.1}
-    return PolicyConfig(utility=utility, **(values | NEEDED.get(utility, {}) | changes))  # type: ignore[arg-type]
+    needed: dict[str, Any] = NEEDED.get(utility, {})
+    return PolicyConfig(utility=utility, **(values | needed | changes))  # type: ignore[arg-type]
 
 
 def make_policy(

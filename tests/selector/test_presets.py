@@ -12,7 +12,7 @@ from predictors.hmm import Hmm
 from predictors.registry import build_estimator
 from predictors.value import expected_absolute_advantage
 from selector.claims import ClaimType
-from selector.config import RunConfig
+from selector.config import LifecycleConfig, RunConfig
 from selector.designs import uniform_order_prefix
 from selector.drawing import claim_of, due_revisits
 from selector.policies import POLICIES, PRESETS, Policy, build_policy
@@ -33,6 +33,9 @@ CLAIMS = {
     "bots": ClaimType.EMPIRICAL,
     "sec": ClaimType.MODIFIED,
     "pools": ClaimType.MODIFIED,
+    "greso": ClaimType.MODIFIED,
+    "knapsack": ClaimType.MODIFIED,
+    "duet": ClaimType.MODIFIED,
     "random-equal-rollouts": ClaimType.EXACT,
     "shuffled-scores": ClaimType.MODIFIED,
 }
@@ -102,7 +105,7 @@ def test_with_a_floor_every_preset_can_have_weights(name: str) -> None:
     preset = PRESETS[name].config
     policy = preset if preset.utility == "uniform" else replace(preset, floor=0.1)
 
-    claim = claim_of(RunConfig(pool="pool", policy=policy, weights="horvitz_thompson"))
+    claim = claim_of(RunConfig(pool="pool", policy=policy, weights="horvitz_thompson", advantage="rloo"))
 
     assert claim.type in (ClaimType.EXACT, ClaimType.UNBIASED)
 
@@ -274,6 +277,63 @@ def test_pools_weigh_a_prompt_by_its_last_group_alone() -> None:
         # Hard up to a quarter, normal up to three quarters, easy above; one that was never tried is normal.
         share = passes / group_size
         assert utility_N.tolist() == [*np.where((share > 0.25) & (share <= 0.75), 1.0, 0.2).tolist(), 1.0]
+
+
+def test_greso_keeps_prompts_by_their_runs_until_the_batch_is_full() -> None:
+    session = tried("greso", num_rows=60, num_batches=12)
+    run_N = session.state.estimator.beliefs().run_N
+    assert run_N is not None
+    assert {run_N.min() < 0, run_N.max() > 0} == {True}
+    # Rows pass 0 to 8 of 8 times: those of 0 have a run of groups all wrong, those of 8 of groups all right.
+    groups_N = session.state.rows["groups_N"]
+    kind_N = np.select([np.arange(60) % 9 == 8, np.arange(60) % 9 == 0], [1, -1], 0)
+    np.testing.assert_array_equal(run_N, kind_N * groups_N)
+    request = session.request(12, 8)
+    drawn = redraw(session.state, request, session.state.revisit_draws)
+    due_N = due_revisits(session.state, session.state.revisit_draws)
+    places = 8 - int(due_N.sum())
+    # The method as it is told: through the prompts in random order, each kept with its chance, until the batch is full.
+    keep_N = np.where(run_N == 0, 1.0, np.maximum(0.5 ** np.abs(run_N), 0.01))
+    rng, num, kept_N = np.random.default_rng(1), 20_000, np.zeros(60)
+    others = np.flatnonzero(~due_N)
+    for _ in range(num):
+        order = rng.permutation(others)
+        kept_N[order[rng.random(len(order)) < keep_N[order]][:places]] += 1
+
+    pi_N = drawn.inclusion_N
+    assert (pi_N[due_N] == 1.0).all()
+    error_N = np.sqrt(pi_N * (1 - pi_N) / num)[others]
+    assert (np.abs(kept_N / num - pi_N)[others] < 4.5 * error_N + 1e-12).all()
+    assert len(drawn.rows_K) == 8
+
+
+def test_easy_and_hard_prompts_of_greso_have_chances_of_their_own() -> None:
+    policy = build_policy(
+        replace(PRESETS["greso"].config, easy_keep=0.5, hard_keep=0.8), weights="none", advantage="grpo"
+    )
+    beliefs = replace(make_beliefs([0.9, 0.1, 0.5, 0.01]), run_N=np.array([2, -2, 0, -100]))
+
+    assert policy.utility(beliefs, group_size=8).tolist() == pytest.approx([0.25, 0.64, 1.0, 0.01])
+
+
+def test_greso_needs_the_estimator_that_counts_runs() -> None:
+    with pytest.raises(ValueError, match="estimator 'streak' counts, got 'mixture'"):
+        build_policy(replace(PRESETS["greso"].config, estimator="mixture"), weights="none", advantage="grpo")
+
+
+def test_designs_of_random_size_have_no_places_for_reviews() -> None:
+    policy = replace(PRESETS["greso"].config, lifecycle=LifecycleConfig())
+    with pytest.raises(ValueError, match="lifecycle needs design 'proportional' or 'top'"):
+        build_policy(policy, weights="none", advantage="grpo")
+
+
+@pytest.mark.parametrize("value", [0.0, 1.5])
+@pytest.mark.parametrize("name", ["easy_keep", "hard_keep"])
+def test_chances_to_keep_are_chances(name: str, value: float) -> None:
+    changes: dict[str, Any] = {name: value}
+    policy = replace(PRESETS["greso"].config, **changes)
+    with pytest.raises(ValueError, match=rf"{name} must be in \(0, 1\], got {value}"):
+        build_policy(policy, weights="none", advantage="grpo")
 
 
 def test_shuffled_scores_are_as_uneven_as_midband_and_know_nothing() -> None:

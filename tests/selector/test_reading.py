@@ -67,3 +67,13 @@ def test_shuffled_beliefs_are_dealt_out_anew_within_the_frame() -> None:
     of_frame = mean[frame.frame_N]
     at_0 = np.array([seen.mean_N[0] for seen in dealt])
     assert abs(at_0.mean() - of_frame.mean()) < 4 * of_frame.std() / np.sqrt(300)
+
+
+def test_runs_of_groups_are_dealt_out_with_the_beliefs_that_they_are_of() -> None:
+    beliefs = replace(make_beliefs((np.arange(1, 31) / 100).tolist()), run_N=np.arange(30))
+
+    seen = read_beliefs(beliefs, "shuffled", make_frame(30), PLAN)
+
+    assert seen.run_N is not None
+    np.testing.assert_allclose(seen.mean_N, (seen.run_N + 1) / 100)
+    assert seen.run_N.tolist() != list(range(30))

@@ -62,6 +62,16 @@ def test_the_gradient_is_the_slow_one(tmp_path: Path, temperature: float, make: 
     assert figures["log_ratio"] < 1e-6
 
 
+def test_groups_of_different_sizes_each_count_as_one_prompt(tmp_path: Path) -> None:
+    config = make_config(tmp_path, optimizer=UNCLIPPED)
+    policy, engine = make_policy(config)
+    groups = make_groups(config, policy, engine, group_sizes=[2, 3, 7, 4, 5, 2])
+    assert [len(group.rollouts) for group in groups] == [2, 3, 7, 4, 5, 2]
+    slow = slow_gradient(policy, groups)
+    policy.update(groups, step=0)
+    assert close(gradients(policy), slow)
+
+
 def test_neither_the_size_of_the_pieces_nor_leaving_out_degenerate_groups_changes_the_gradient(tmp_path: Path) -> None:
     found = []
     for size in (1, 5, 1_000):

@@ -4,7 +4,7 @@ A prompt is answered right by beginning with a character of the kind it asks for
 with a letter more often than not, with a digit one time in eight, and never with what is not in its alphabet.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -115,12 +115,14 @@ def make_policy(config: TrainConfig, *, model: Any = None, **changed: Any) -> tu
     return policy, engine
 
 
-def make_groups(config: TrainConfig, policy: Policy, engine: TorchEngine, *, size: int = 6) -> list[RolloutGroup]:
+def make_groups(
+    config: TrainConfig, policy: Policy, engine: TorchEngine, *, size: int = 6, group_sizes: Sequence[int] = ()
+) -> list[RolloutGroup]:
     """Groups of this policy's own rollouts; their rewards are made up, every third group's are alike."""
     tickets = [
         make_ticket(
             f"p{k}", ticket=f"r:0:train:0:0:{k}", content=f"{10**k} letter", answer="letter",
-            group_size=config.batch.group_size, weight=0.5 + k / 4,
+            group_size=group_sizes[k] if group_sizes else config.batch.group_size, weight=0.5 + k / 4,
         )
         for k in range(size)
     ]  # fmt: skip

@@ -147,10 +147,11 @@ class RecordedEngine(RolloutEngine):
                 raise InvalidRequest(
                     f"{self.record.name} has no prompt {ticket.prompt!r}: replay on a pool made of it alone"
                 )
-            if self.record.group_size not in (None, ticket.group_size):
+            if self.record.group_size is not None and ticket.group_size > self.record.group_size:
                 raise InvalidRequest(
                     f"{self.record.name} holds groups of {self.record.group_size} rollouts, ticket {ticket.ticket} "
-                    f"asks for {ticket.group_size}: make the run with group_size={self.record.group_size}"
+                    f"asks for {ticket.group_size}: make the run with group_size={self.record.group_size} "
+                    "and no budget above it"
                 )
         return [self._group(ticket) for ticket in tickets]
 
@@ -166,7 +167,10 @@ class RecordedEngine(RolloutEngine):
         if self.record.successes_VN is None:
             passed = rng.random(ticket.group_size) < self.record.pass_rates(self.num_drawn)[row]
         else:
-            passed = rng.permutation(ticket.group_size) < self.record.successes_VN[visit, row]
+            assert self.record.group_size is not None
+            # Some of a recorded group are a simple random sample of it.
+            order = rng.permutation(self.record.group_size)[: ticket.group_size]
+            passed = order < self.record.successes_VN[visit, row]
         self.num_drawn += 1
         return RolloutGroup(ticket=ticket, rollouts=tuple(Rollout(outcome=float(one)) for one in passed))
 

@@ -130,6 +130,15 @@ def test_the_digest_names_the_content() -> None:
     assert record_of(*COUNTS).digest != record_of(*changed).digest
 
 
+def test_a_smaller_group_is_a_random_part_of_the_recorded_one() -> None:
+    keys = [f"p{n:04}" for n in range(2_000)]
+    record = record_of(*({"key": key, "group_size": 4, "successes": [1]} for key in keys))
+    found = Counter(passes(RecordedEngine(record), *keys, group_size=3))
+    # One of four passed: three of them hold it three times in four. Four standard errors.
+    assert set(found) == {0, 1}
+    assert abs(found[1] / 2_000 - 0.75) < 4 * math.sqrt(0.75 * 0.25 / 2_000)
+
+
 def test_a_run_of_another_group_size_is_refused() -> None:
     with pytest.raises(InvalidRequest, match=r"r holds groups of 4 .* asks for 8: make the run with group_size=4"):
         passes(RecordedEngine(record_of(*COUNTS)), "a", group_size=8)
