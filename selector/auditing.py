@@ -13,6 +13,7 @@ from selector.audit import Audit, Estimate, audit
 from selector.claims import Claim, ClaimType
 from selector.drawing import claim_of, difficulty_bins
 from selector.observations import DrawRecord
+from selector.standing import fixed_counts
 from selector.state import DrawnBatch, RunState
 from selector.types import Purpose, TicketState
 
@@ -38,8 +39,24 @@ def audit_run(state: RunState, level: float = LEVEL) -> Audit:
         carried_credit_predicted_pass=carried[1],
         carried_credit_predicted_degenerate=carried[2],
     )
+    if any(batch.event.wave is not None for batch in batches):
+        found = _uniform_degenerate(found)
     left_out = sum(b.event.claim["type"] == ClaimType.EMPIRICAL and not b.event.num_audit for b in batches)
     return _without_reweighting(found, left_out) if left_out else found
+
+
+def _uniform_degenerate(found: Audit) -> Audit:
+    """The degenerate share by whole groups only: a stopped one does not say what the rest of it would have been."""
+    nothing = Estimate(estimate=None, interval=None)
+    return replace(
+        found,
+        degenerate=replace(found.degenerate, selected=nothing, reweighted=nothing),
+        warnings=(
+            *found.warnings,
+            "groups are stopped by their outcomes: pass rates are those of first waves, and the degenerate share is "
+            "the audit's alone",
+        ),
+    )
 
 
 def _without_reweighting(found: Audit, num_draws: int) -> Audit:
@@ -89,7 +106,7 @@ def _record(state: RunState, batch: DrawnBatch) -> DrawRecord:
     event, table = batch.event, state.book.tickets
     span = slice(batch.first_ticket, batch.first_ticket + len(event.row_K))
     back = table["state"][span] == TicketState.REPORTED
-    scored = np.maximum(table["scored"][span], 1)
+    passes_K, scored_K = fixed_counts(state, batch)
     nothing: list[float] = [0.0, 0.0]
     ranges: dict[str, Any] = {name: tuple(event.ranges.get(name, nothing)) for name in _RANGES}
     counts = {int(code): count for code, count in event.pool_category.items() if int(code) >= 0}
@@ -116,7 +133,7 @@ def _record(state: RunState, batch: DrawnBatch) -> DrawRecord:
         difficulty_K=difficulty_bins(event.pass_rate_K),
         pool_category_C=category_C,
         pool_difficulty_B=np.array(event.pool_difficulty, np.int64),
-        outcome_K=np.where(back, table["passes"][span] / scored, np.nan),
+        outcome_K=np.where(back & (scored_K > 0), passes_K / np.maximum(scored_K, 1), np.nan),
         degenerate_K=np.where(back, 1.0 - table["informative"][span], np.nan),
     )
 

@@ -7,7 +7,7 @@ applied the weights is settled later, by the audit.
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
-from selector.config import Advantage, LossAggregation, Weights
+from selector.config import Advantage, LossAggregation, Signal, Weights
 
 
 class ClaimType(StrEnum):
@@ -44,6 +44,18 @@ class Claim:
 FIXED_GROUP = "every ticket is trained on with its full group"
 KEPT_DENOMINATOR = "the sum over tickets is divided by the K of the answer, not by the groups that came back"
 WEIGHTS_APPLIED = "each ticket's loss is multiplied by its weight, and steps report weights_applied"
+SURPLUS_IN_ORDER = (
+    "of more informative groups than were asked for, those drawn last are left out, never an audit ticket"
+)
+NOTHING_CARRIED = "no surplus of an earlier step is trained on"
+NO_OTHER_TERM = "the loss has no KL or entropy term, which dropped groups would have had a part in"
+BY_RULE: dict[str, str] = {
+    "screen": "each prompt counted by the chance that its first wave is informative, the later rollouts given that",
+    "pilot": "each prompt counted by the chance that its pilot is between the rule's limits",
+    "until_success": "groups of a size that depends on their outcomes: those with rare passes end on a pass",
+    "balanced": "groups of a size that depends on their outcomes: those end that have both kinds",
+    "rescue": "groups of a size that depends on their outcomes: those with too few passes go on to one more",
+}
 NOTHING_LOST = "reports do not go missing for reasons that depend on the outcome"
 
 
@@ -54,16 +66,31 @@ def derive_claim(
     weights: Weights,
     loss_aggregation: LossAggregation,
     advantage: Advantage,
+    rule: str | None = None,
+    refilled: bool = False,
+    signal: Signal = "reward",
 ) -> Claim:
     """The claim of a design x weights x loss aggregation x advantage.
 
     uniform: the policy treats all prompts alike. empirical: the design gives some prompts no chance, or chances
     nobody knows (top-k without a floor). A mean over tokens is a ratio whose denominator depends on the draw, so no
     weight makes it unbiased; a mean over sequences is one over prompts as long as groups are of one size.
+
+    rule: the wave's, by which a group's own outcomes say how many rollouts it gets, so that no weight known at the draw
+    makes up for it. refilled: degenerate groups are replaced. Under uniform draws that leaves the direction as it is,
+    as E[g | mixed] = E[g]/P(mixed), if a group counts by the reward it is judged by and each prompt alike.
     """
     objective = OBJECTIVE[advantage]
     if empirical:
         return Claim(type=ClaimType.EMPIRICAL, objective="not known", conditions=())
+    if rule is not None:
+        return Claim(
+            type=ClaimType.MODIFIED,
+            objective=f"{objective}; {BY_RULE[rule]}",
+            conditions=(NOTHING_LOST,),
+        )
+    if refilled:
+        return _refilled(uniform, loss_aggregation, signal, objective)
     if uniform:
         return Claim(type=ClaimType.EXACT, objective=objective, conditions=(NOTHING_LOST,))
     if weights == "horvitz_thompson" and loss_aggregation != "per_token":
@@ -79,3 +106,20 @@ def derive_claim(
         why = "weights cut at max_weight, so rarely drawn prompts count for less: w(p) as the audit reports it"
     applied = () if weights == "none" else (WEIGHTS_APPLIED,)
     return Claim(type=ClaimType.MODIFIED, objective=f"{objective}; {why}", conditions=(*applied, NOTHING_LOST))
+
+
+def _refilled(uniform: bool, loss_aggregation: LossAggregation, signal: Signal, objective: str) -> Claim:
+    """Of dynamic sampling: the uniform step up to the factor 1/yield, or else another objective, and why."""
+    whys = [
+        (not uniform, "replacements are drawn by beliefs: each prompt counted by its chance of being drawn"),
+        (loss_aggregation != "per_prompt", f"a loss {loss_aggregation} depends on the other groups that were kept"),
+        (signal != "reward", "groups are kept by another signal than the reward behind the advantage"),
+    ]
+    why = next((text for holds, text in whys if holds), None)
+    if why is not None:
+        return Claim(type=ClaimType.MODIFIED, objective=f"{objective}; {why}", conditions=(NOTHING_LOST,))
+    return Claim(
+        type=ClaimType.UNBIASED,
+        objective=f"{objective}; each step times a positive factor, 1/yield",
+        conditions=(SURPLUS_IN_ORDER, NOTHING_CARRIED, NO_OTHER_TERM, NOTHING_LOST),
+    )

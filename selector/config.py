@@ -12,6 +12,8 @@ from typing import Any, Literal, Self
 
 from predictors.value import AdvantageRule
 from selector.errors import EstimatorFixed, UnknownConfig
+from selector.refill import RefillConfig
+from selector.waves import WaveConfig, wave_from_dict
 
 Weights = Literal["none", "horvitz_thompson", "clipped"]
 Signal = Literal["reward", "outcome"]
@@ -77,6 +79,8 @@ class PolicyConfig:
     design: Design = "proportional"  # chances in proportion to the utility, or the largest utilities
     candidates: float | None = None  # for "top": so many times the places drawn at random to choose from; None: all
     lifecycle: LifecycleConfig | None = None  # None: no prompt ever rests
+    wave: WaveConfig | None = None  # None: every ticket runs its whole group
+    refill: RefillConfig | None = None  # None: degenerate groups are not replaced
 
     @property
     def empirical(self) -> bool:
@@ -134,6 +138,11 @@ class RunConfig:
                 "lifecycle needs feed 'all': where only informative groups are reported, silence says neither 0 nor 1; "
                 "leave lifecycle out"
             )
+        if self.policy.wave is not None:
+            try:
+                self.policy.wave.check_run(self.group_size, self.min_rollouts)
+            except ValueError as error:
+                raise UnknownConfig(f"policy: {error}") from error
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, in field order."""
@@ -153,6 +162,9 @@ class RunConfig:
         policy = dict(values["policy"])
         if policy.get("lifecycle") is not None:
             policy["lifecycle"] = LifecycleConfig(**policy["lifecycle"])
+        policy["wave"] = wave_from_dict(policy.get("wave"))
+        if policy.get("refill") is not None:
+            policy["refill"] = RefillConfig(**policy["refill"])
         return cls(**{**values, "policy": PolicyConfig(**policy)})
 
     def config_hash(self) -> str:

@@ -4,7 +4,7 @@
 """
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import ceil
 from typing import Any, Literal
 
@@ -56,6 +56,9 @@ def claim_of(config: RunConfig) -> Claim:
         weights=config.weights,
         loss_aggregation=config.loss_aggregation,
         advantage=config.advantage,
+        rule=None if config.policy.wave is None else config.policy.wave.rule,
+        refilled=config.policy.refill is not None,
+        signal=config.signal,
     )
 
 
@@ -159,7 +162,9 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     else:
         drawn = draw_uniform(frame, plan)
     event = _record(state, request, frame, beliefs, informative_N, drawn, period, now)
-    return replace(event, woken=woken.tolist(), cohorts=cohorts)
+    rule = config.policy.wave if is_train else None
+    wave = None if rule is None else asdict(rule)
+    return replace(event, woken=woken.tolist(), cohorts=cohorts, wave=wave)
 
 
 def _record(

@@ -291,6 +291,9 @@ def _take_in(state: RunState, groups: Sequence[GroupEvidence]) -> None:
     """Rollouts first, then the closings that they led to."""
     if any(group.n for group in groups):
         _add_rollouts(state, groups)
+    for group in groups:
+        if group.decisions:
+            state.book.note(group.ticket, group.decisions)
     closed = [(group.ticket, group.closing) for group in groups if group.closing is not None]
     close(state, [ticket for ticket, _ in closed], [closing for _, closing in closed])
 

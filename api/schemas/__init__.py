@@ -52,6 +52,8 @@ from api.schemas.runs import (
     InformativeCounts,
     LifecycleRequest,
     PolicyRequest,
+    RefillInfo,
+    RefillRequest,
     RolloutCounts,
     RunCreated,
     RunInfo,
@@ -59,6 +61,7 @@ from api.schemas.runs import (
     RunSettings,
     StartFrom,
     TicketCounts,
+    WaveRequest,
 )
 
 __all__ = [
@@ -95,6 +98,8 @@ __all__ = [
     "PurposeName",
     "QuarantineReport",
     "QuarantineRequest",
+    "RefillInfo",
+    "RefillRequest",
     "Rejection",
     "ReportAnswer",
     "ReportRequest",
@@ -122,4 +127,5 @@ __all__ = [
     "TicketStatus",
     "VersionInfo",
     "VoidName",
+    "WaveRequest",
 ]

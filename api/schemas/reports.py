@@ -66,6 +66,7 @@ class GroupAnswer(Answer):
     informative: bool | None
     next: Literal["wait", "continue", "stop"]
     more: int
+    dropped: bool = False  # the wave's rule ended the group, and its method does not train on it
 
 
 class ReportAnswer(Answer):

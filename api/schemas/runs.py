@@ -16,6 +16,26 @@ class LifecycleRequest(Request):
     groups: int | None = Field(default=None, ge=1, le=1_000_000)
 
 
+class WaveRequest(Request):
+    """A rule that says after a part of a group whether its ticket goes on; each needs its own numbers and no other."""
+
+    rule: Literal["screen", "pilot", "until_success", "balanced", "rescue"]
+    first: int = Field(ge=1, le=MAX_GROUP_SIZE)
+    step: int | None = Field(default=None, ge=1, le=MAX_GROUP_SIZE)
+    low: Share | None = None
+    high: Share | None = None
+    keep: int | None = Field(default=None, ge=2, le=MAX_GROUP_SIZE)
+    ceiling: Annotated[float, Field(allow_inf_nan=False, ge=0, lt=1)] | None = None
+
+
+class RefillRequest(Request):
+    """Dynamic sampling: bounds on the draws that replace degenerate groups; `{}` takes the defaults."""
+
+    rounds: int | None = Field(default=None, ge=2, le=10_000)
+    largest: Annotated[float, Field(allow_inf_nan=False, gt=0, le=1_000)] | None = None
+    cancel_yield: bool | None = None
+
+
 class PolicyRequest(Request):
     """A preset and the parts of it to override; parts left out keep the preset's value.
 
@@ -49,6 +69,8 @@ class PolicyRequest(Request):
     design: Literal["proportional", "top"] | None = None
     candidates: Annotated[float, Field(allow_inf_nan=False, ge=1, le=1_000_000)] | None = None
     lifecycle: LifecycleRequest | None = None
+    wave: WaveRequest | None = None
+    refill: RefillRequest | None = None
 
 
 class RunSettings(Request):
@@ -71,7 +93,7 @@ class StartFrom(Request):
 class RunRequest(RunSettings):
     name: Name
     pool: Name
-    group_size: int = Field(default=8, ge=1, le=MAX_GROUP_SIZE)
+    group_size: int | None = Field(default=None, ge=1, le=MAX_GROUP_SIZE)  # the preset's, 8 for most
     seed: int = Field(default=0, ge=0, lt=2**63)
     signal: Literal["reward", "outcome"] = "reward"
     tolerance: Annotated[float, Field(allow_inf_nan=False, ge=0)] = 1e-6
@@ -127,6 +149,28 @@ class InformativeCounts(Answer):
     groups: int
     reported_groups: int
     rate: float | None
+
+
+class RefillInfo(Answer):
+    """Where a batch under dynamic sampling stands. `kept`, `surplus` are informative; `offered` is of the one before.
+
+    `refill` and `size` are what to draw next: null while tickets are open, once the batch is full, and when its rounds
+    are spent. `factor` is what to multiply the loss over the kept groups with.
+    """
+
+    index: int
+    target: int
+    waves: int
+    open: int
+    judged: int
+    informative: int
+    inverse_yield: float | None
+    factor: float
+    refill: int | None
+    size: int | None
+    kept: list[str]
+    surplus: list[str]
+    offered: list[str]
 
 
 class RunInfo(Answer):
