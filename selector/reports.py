@@ -83,7 +83,7 @@ class Decision:
     late: int = 0
     rejected: list[Refusal] = field(default_factory=list)
     tickets: list[tuple[str, int | None]] = field(default_factory=list)  # per group sent: id, ordinal
-    reached: list[int] = field(default_factory=list)  # per group sent: the largest number of a known rollout, or −1
+    reached: list[int] = field(default_factory=list)  # per group sent: the rollout number its answer is about, or −1
 
 
 @dataclass(slots=True)
@@ -235,6 +235,10 @@ class _GroupDecision:
         for place, rollout in enumerate(self.group.rollouts):
             self._take(rollout, self._number_given(rollout, place))
         closing = self._closing()
+        if closing is not None:
+            self.decision.reached[-1] = len(self.draft.slots) - 1
+        elif self.waves:
+            self.decision.reached[-1] = self.waves[-1].end - 1  # also when it held rollouts beyond the wave
         if not self.columns["n"] and closing is None and not reopens:
             return None
         attempt = self.draft.attempt

@@ -52,7 +52,15 @@ def decide_waves(
         verdict = decide(rule, seen)
         more = ends[wave + 1] - ends[wave] if verdict is Verdict.CONTINUE else 0
         made.append(
-            WaveDecision(rule=rule.rule, wave=wave, right=right, scored=seen.scored, verdict=verdict, more=more)
+            WaveDecision(
+                rule=rule.rule,
+                wave=wave,
+                end=ends[wave],
+                right=right,
+                scored=seen.scored,
+                verdict=verdict,
+                more=more,
+            )
         )
         wave += 1
     return made
@@ -68,9 +76,9 @@ def _is_right(rollout: Arrived) -> bool:
 
 
 def what_next(state: RunState, ticket: int, reached: int) -> tuple[Next, int]:
-    """What a caller is told who sent rollouts up to number `reached` (−1: none that are known), and how many more.
+    """What a caller is told about the wave of rollout `reached` (−1: nothing known was sent), and how many more.
 
-    The answer is about the wave of what was sent, so that the same report again gets the same answer.
+    About the wave of what was sent, and not the one that is waited for: the same report again gets the same answer.
     """
     table = state.book.tickets
     if table["state"][ticket] == TicketState.VOID:

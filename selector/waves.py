@@ -100,6 +100,7 @@ class WaveDecision:
 
     rule: str
     wave: int  # 0 is the first
+    end: int  # rollouts of all waves up to this one, errors among them
     right: int  # k of all rollouts up to the end of the wave
     scored: int  # n; errors and unscored rollouts are not among them
     verdict: int  # Verdict
