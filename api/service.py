@@ -25,8 +25,6 @@ from api.hosting import Command, RunHost, Work
 from api.store import RunStore
 from selector.errors import RunComplete, SelectorError, UnknownBatch
 from selector.events import PoolRevised
-from selector.refilling import refill_standing
-from selector.reports import check_branch
 from selector.state import DrawnBatch
 
 logger = logging.getLogger("midband.api")
@@ -103,15 +101,6 @@ class RunService:
             if ordinal is None:
                 raise UnknownBatch(f"run {run!r} has no {purpose} batch {index}, refill {refill}, on this branch")
             return self._batch(work, state.batches[ordinal], include)
-
-        return await self.command(run, command)
-
-    async def refill(self, run: str, index: int, branch: int | None) -> dict[str, Any] | None:
-        """Where a train batch stands: what it keeps, and what to draw next. Raises UnknownBatch, BranchSuperseded."""
-
-        def command(work: Work) -> dict[str, Any] | None:
-            check_branch(work.engine.state, branch)
-            return views.refill_info(work.engine.state, refill_standing(work.engine.state, index))
 
         return await self.command(run, command)
 

@@ -16,7 +16,7 @@ from predictors.value import informative_probability
 from selector.auditing import audit_run, claim_realised
 from selector.config import PolicyConfig, RunConfig
 from selector.drawing import DrawRequest, claim_of
-from selector.refilling import RefillStanding, last_refilled
+from selector.refilling import RefillStanding, last_refilled, refill_standing
 from selector.reports import Decision, Refusal
 from selector.standing import what_next
 from selector.state import DrawnBatch, RunState
@@ -77,20 +77,33 @@ def preset_claim(policy: PolicyConfig, group_size: int) -> dict[str, Any]:
     return claim_of(RunConfig(pool="", policy=policy, group_size=group_size)).to_dict()
 
 
-def refill_info(state: RunState, standing: RefillStanding | None) -> dict[str, Any] | None:
-    if standing is None:
-        return None
+def _refill_info(state: RunState, standing: RefillStanding) -> dict[str, Any]:
     names = ("index", "target", "waves", "open", "judged", "informative", "inverse_yield", "factor", "refill", "size")
     return {
         **{name: getattr(standing, name) for name in names},
-        **{name: [state.ticket_id(t) for t in getattr(standing, name)] for name in ("kept", "surplus", "offered")},
+        **{
+            name: [] if standing.open else [state.ticket_id(ticket) for ticket in getattr(standing, name)]
+            for name in ("kept", "surplus", "offered")
+        },
     }
 
 
 def _refill_summary(state: RunState) -> dict[str, Any] | None:
     """Of the batch drawn last: counts in place of its tickets."""
-    found = refill_info(state, last_refilled(state))
-    return found and {name: len(value) if isinstance(value, list) else value for name, value in found.items()}
+    standing = last_refilled(state)
+    if standing is None:
+        return None
+    found = _refill_info(state, standing)
+    return {name: len(value) if isinstance(value, list) else value for name, value in found.items()}
+
+
+def _refills(state: RunState, decision: Decision) -> list[dict[str, Any]]:
+    """Where the train batches stand that a report speaks of."""
+    if state.config.policy.refill is None:
+        return []
+    batches = [state.batch_of(ticket) for _, ticket in decision.tickets if ticket is not None]
+    indices = {b.event.index for b in batches if b.alive and b.event.purpose == Purpose.TRAIN}
+    return [_refill_info(state, refill_standing(state, index)) for index in sorted(indices)]
 
 
 def checkpoints(state: RunState) -> list[dict[str, Any]]:
@@ -182,6 +195,7 @@ def report_answer(state: RunState, decision: Decision) -> dict[str, Any]:
             _group(state, name, ticket, reached)
             for (name, ticket), reached in zip(decision.tickets, decision.reached, strict=True)
         ],
+        "refills": _refills(state, decision),
     }
 
 

@@ -25,7 +25,6 @@ from api.schemas import (
     PoolInfo,
     PurposeName,
     QuarantineReport,
-    RefillInfo,
     ReportAnswer,
     RestoreAnswer,
     RunCreated,
@@ -233,10 +232,6 @@ class Client:
         """A batch drawn before, as it was answered then."""
         query: Query = {"purpose": purpose, "refill": refill, "branch": branch}
         return self._get(Batch, path_of("/v1/runs", run, "batches", str(index)), query)
-
-    def refill(self, run: str, index: int, *, branch: int | None = None) -> RefillInfo:
-        """Where a train batch under dynamic sampling stands: what to train on, and what to draw next, if anything."""
-        return self._get(RefillInfo, path_of("/v1/runs", run, "batches", str(index), "refill"), {"branch": branch})
 
     def tickets(
         self,

@@ -15,7 +15,7 @@ from trainer.errors import MidbandError
 from trainer.loss import yield_factor
 from trainer.policy import Policy, reward_of
 from trainer.rollout.base import RolloutEngine
-from trainer.rollout.waves import RolledOut, has_refill, roll_out
+from trainer.rollout.waves import RolledOut, roll_out
 from trainer.training.checkpoints import Checkpoints, begin
 from trainer.training.config import StopSettings, TrainConfig
 from trainer.training.evaluate import Evaluation, StratumOf, evaluate, strata
@@ -84,24 +84,23 @@ class Training:
         self.config, self.client, self.policy, self.engine = config, client, policy, engine
         self.metrics, self.at, self.stratum_of, self.watch = metrics, at, stratum_of, watch
         self.run = config.run.name
-        self.refills = has_refill(client.run(self.run).config)
         self.looked_at, self.kept_at = at.step or None, at.step  # at the very start there is a checkpoint and no look
 
     def step(self) -> str | None:
         """One batch and one update; returns what the service says when it has nothing to draw."""
-        index, branch = self.at.step, self.at.branch  # index: updates made, so also the version of the weights
+        index = self.at.step  # updates made, so also the version of the weights
         laps = Laps()
         drawn = self._draw(laps, self.config.batch.size)
         if isinstance(drawn, str):
             return drawn
         groups, answers, trained, factor = drawn.groups, drawn.answers, drawn.kept, 1.0
-        while self.refills:
-            standing = self.client.refill(self.run, index, branch=branch)
+        while (standing := drawn.standing) is not None:
             kept = set(standing.kept)
             trained, factor = [group for group in groups if group.ticket.ticket in kept], standing.factor
-            if standing.size is None or isinstance(drawn := self._draw(laps, standing.size, standing.refill), str):
+            more = standing.size and self._draw(laps, standing.size, standing.refill)
+            if not isinstance(more, RolledOut):
                 break
-            groups, answers = groups + drawn.groups, answers + drawn.answers
+            drawn, groups, answers = more, groups + more.groups, answers + more.answers
         trained = trained or groups  # of which nothing can be learned then; the step is made all the same
         judged = {a.ticket: a.informative for a in answers if a.informative is not None}
         divides_by_informative = self.config.loss.inverse_yield == "kept"

@@ -34,11 +34,6 @@ async def get_batch(
     )
 
 
-@router.get("/batches/{index}/refill", response_model=schemas.RefillInfo, dependencies=[READ])
-async def get_refill(request: Request, run: str, index: schemas.Count, branch: schemas.Count | None = None) -> Json:
-    return Json(await service_of(request).refill(run, index, branch))
-
-
 @router.get("/tickets", response_model=schemas.TicketPage, dependencies=[READ])
 async def list_tickets(
     request: Request,

@@ -151,28 +151,6 @@ class InformativeCounts(Answer):
     rate: float | None
 
 
-class RefillInfo(Answer):
-    """Where a batch under dynamic sampling stands. `kept`, `surplus` are informative; `offered` is of the one before.
-
-    `refill` and `size` are what to draw next: null while tickets are open, once the batch is full, and when its rounds
-    are spent. `factor` is what to multiply the loss over the kept groups with.
-    """
-
-    index: int
-    target: int
-    waves: int
-    open: int
-    judged: int
-    informative: int
-    inverse_yield: float | None
-    factor: float
-    refill: int | None
-    size: int | None
-    kept: list[str]
-    surplus: list[str]
-    offered: list[str]
-
-
 class RunInfo(Answer):
     run: str
     pool: str

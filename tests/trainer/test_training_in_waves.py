@@ -16,7 +16,8 @@ DAPO = {"preset": "dapo", "refill": {"rounds": 3}}
 
 
 def config_of(folder: Path, policy: dict[str, Any], **tables: dict[str, Any]) -> TrainConfig:
-    return make_config(folder, **{"run": {"policy": policy}, "batch": {"size": 8, "group_size": 6}, **tables})
+    values: dict[str, dict[str, Any]] = {"run": {"policy": policy}, "batch": {"size": 8, "group_size": 6}}
+    return make_config(folder, **(values | tables))
 
 
 def test_training_goes_on_with_screened_groups_only(tmp_path: Path) -> None:
@@ -37,7 +38,8 @@ def test_training_fills_its_batches_with_informative_groups(tmp_path: Path) -> N
     run(config)
     steps = Metrics(tmp_path / "metrics.jsonl").lines("step")
     with service(tmp_path) as client:
-        standings = [client.refill("tiny", index) for index in range(4)]
+        asked = [{"ticket": f"tiny:0:train:{index}:0:0", "final": True} for index in range(4)]
+        standings = client.report("tiny", asked).refills
         events = [event["event"] for event in client.events("tiny") if event["kind"] == "step_recorded"]
         names = {t.ticket: n for n, t in enumerate(client.tickets("tiny", limit=10_000).items)}
     assert any(standing.waves > 1 for standing in standings)

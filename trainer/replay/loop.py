@@ -19,7 +19,7 @@ from trainer.errors import InvalidRequest, MidbandError
 from trainer.replay.arms import PolicyArm
 from trainer.replay.result import ReplayResult, Rounds
 from trainer.rollout.recorded import RecordedEngine, RecordedOutcomes
-from trainer.rollout.waves import RolledOut, has_refill, roll_out
+from trainer.rollout.waves import RolledOut, roll_out
 
 BATCH_SIZE = 256
 GROUP_SIZE = 8
@@ -56,10 +56,9 @@ def replay(
     results = []
     for arm in policies:
         run = _run_name(pool, arm, common)
-        made = client.create_run(run, pool=pool, policy=arm.policy, group_size=size, seed=seed, audit_share=audit_share)
+        client.create_run(run, pool=pool, policy=arm.policy, group_size=size, seed=seed, audit_share=audit_share)
         began_s = time.perf_counter()
-        engine, refills = RecordedEngine(record, seed=seed), has_refill(made.config)
-        tally, stopped = _play(client, run, arm, engine, batch_size, rounds, watch, refills=refills)
+        tally, stopped = _play(client, run, arm, RecordedEngine(record, seed=seed), batch_size, rounds, watch)
         client.complete(run)
         audit = client.audit(run)
         results.append(
@@ -143,8 +142,6 @@ def _play(
     batch_size: int,
     max_rounds: int | None,
     watch: Watch | None,
-    *,
-    refills: bool,
 ) -> tuple["_Tally", str | None]:
     """Draw, roll out, report, until the record ends or the service has nothing to draw. A refill is a round as well."""
     tally = _Tally(engine.record)
@@ -156,6 +153,7 @@ def _play(
         batch = client.draw(run, index, size, policy_version=index, refill=refill)
         if not batch.tickets and not refill:
             return tally, batch.reason or "no tickets"
+        standing = None
         if batch.tickets:
             done = roll_out(client, run, engine, batch.tickets, policy_version=index)
             if done.rejected:
@@ -165,9 +163,9 @@ def _play(
                     f"{first.detail} ({first.code})"
                 )
             tally.add(batch, done, pool_mean)
+            standing = done.standing
             if watch is not None:
                 watch(arm, engine.num_drawn, total, tally.num_informative)
-        standing = client.refill(run, index) if refills and batch.tickets else None
         if standing is None or standing.size is None or engine.num_drawn + standing.size > total:
             index, refill, size = index + 1, 0, batch_size
         else:

@@ -4,10 +4,10 @@ The reference trainer and the replay use it. Without waves in the run's policy i
 report. It knows nothing of the rules: the service decides, this does as it is told.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from api.schemas import GroupAnswer, Rejection, Ticket
+from api.schemas import GroupAnswer, RefillInfo, Rejection, Ticket
 from trainer.client import Client
 from trainer.errors import MidbandError
 from trainer.rollout.base import RolloutEngine, RolloutGroup
@@ -21,6 +21,7 @@ class RolledOut:
     answers: list[GroupAnswer]  # the last of each
     rejected: list[Rejection]  # the first report that had any is also the last one
     duplicates: int  # rollouts the service knew already
+    standing: RefillInfo | None  # of the batch then, where the run fills its batches up
 
     @property
     def kept(self) -> list[RolloutGroup]:
@@ -45,14 +46,14 @@ def roll_out(
     made: dict[str, RolloutGroup] = {}
     told: dict[str, GroupAnswer] = {}
     going = [(ticket, range(ticket.first_wave)) for ticket in tickets]
-    duplicates, rejected = 0, list[Rejection]()
+    duplicates, rejected, refills = 0, list[Rejection](), list[RefillInfo]()
     while going and not rejected:
         parts = _generate(engine, going, policy_version)
         lap("rollouts")
         reports = [part.report(final=part.ticket.first_wave == part.ticket.group_size) for part in parts]
         answer = client.report(run, reports, policy_version=policy_version, branch=branch)
         lap("report")
-        duplicates, rejected = duplicates + answer.duplicate, answer.rejected
+        duplicates, rejected, refills = duplicates + answer.duplicate, answer.rejected, answer.refills
         going = []
         for part, found in zip(parts, answer.groups, strict=True):
             name, before = part.ticket.ticket, made.get(part.ticket.ticket)
@@ -68,13 +69,8 @@ def roll_out(
         answers=[told[ticket.ticket] for ticket in tickets],
         rejected=rejected,
         duplicates=duplicates,
+        standing=refills[0] if refills else None,
     )
-
-
-def has_refill(config: Mapping[str, object]) -> bool:
-    """Whether a run of this configuration fills its batches up, so that the service is to be asked for refills."""
-    policy = config.get("policy")
-    return isinstance(policy, Mapping) and policy.get("refill") is not None
 
 
 def _generate(engine: RolloutEngine, going: Sequence[tuple[Ticket, range]], policy_version: int) -> list[RolloutGroup]:

@@ -14,7 +14,7 @@ from trainer.replay.loop import replay
 from trainer.reports import group
 from trainer.rollout.base import Rollout, RolloutEngine, RolloutGroup
 from trainer.rollout.recorded import RecordedEngine, RecordedOutcomes
-from trainer.rollout.waves import has_refill, roll_out
+from trainer.rollout.waves import roll_out
 
 SPEED = {"preset": "speed"}
 
@@ -115,13 +115,6 @@ def test_a_wave_is_numbered_from_its_start_and_leaves_the_ticket_open() -> None:
         group(make_ticket(group_size=6), [1.0, 0.0], start=5, final=False)
 
 
-def test_only_a_policy_with_refill_is_asked_for_it() -> None:
-    assert has_refill({"policy": {"refill": {"rounds": 2}}})
-    assert not has_refill({"policy": {"refill": None}})
-    assert not has_refill({"policy": {}})
-    assert not has_refill({})
-
-
 @pytest.mark.parametrize(
     "preset", ["speed", "pilot-commit", "ar3po", "reinforce-ada", "reinforce-ada-positive", "aero"]
 )
@@ -146,4 +139,5 @@ def test_a_replay_draws_refills_of_its_batches(client: Client) -> None:
     assert {event["refill"] for event in keys} > {0, 1}
     assert len(keys) == len(result.rounds.groups_R)
     # The last batch may have met the end of the replay.
-    assert all(len(client.refill(result.run, index).kept) == 4 for index in range(keys[-1]["index"]))
+    asked = [{"ticket": f"{result.run}:0:train:{index}:0:0", "final": True} for index in range(keys[-1]["index"])]
+    assert [len(standing.kept) for standing in client.report(result.run, asked).refills] == [4] * len(asked)
