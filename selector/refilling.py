@@ -50,15 +50,14 @@ def refill_standing(state: RunState, index: int) -> RefillStanding:
     open_W = [int(np.count_nonzero(table["state"][tickets] == TicketState.OPEN)) for tickets in ordinals]
     ended = [tickets for tickets, num_open in zip(ordinals, open_W, strict=True) if not num_open]
     judged = sum(int(np.count_nonzero(table["informative"][tickets] >= 0)) for tickets in ended)
-    informative = sum(int(np.count_nonzero(table["informative"][tickets] == 1)) for tickets in ended)
-    found = np.concatenate(ordinals)
-    found = found[(table["informative"][found] == 1) & ~table["dropped"][found]]
+    informative = sum(len(_usable(state, tickets)) for tickets in ended)
+    found = _usable(state, np.concatenate(ordinals))
     kept, surplus = _cut(state, found, first.requested)
     offered = _offered(state, index)
     rules = state.config.policy.refill
     missing = first.requested - len(kept)
-    size = None
-    if rules is not None and not any(open_W) and missing > 0 and len(waves) < rules.rounds and not state.completed:
+    size, following = None, waves[-1].event.refill + 1
+    if rules is not None and not any(open_W) and missing > 0 and following < rules.rounds and not state.completed:
         multiple = ticket_multiple(first.divisor, first.group_size)
         size = refill_size(
             missing, informative, judged, target=first.requested, largest=rules.largest, multiple=multiple
@@ -74,7 +73,7 @@ def refill_standing(state: RunState, index: int) -> RefillStanding:
         surplus=tuple(surplus.tolist()),
         offered=offered,
         size=size,
-        refill=None if size is None else waves[-1].event.refill + 1,
+        refill=None if size is None else following,
         factor=_factor(rules, informative, judged),
     )
 
@@ -85,6 +84,13 @@ def last_refilled(state: RunState) -> RefillStanding | None:
         return None
     drawn = [b for b in state.batches if b.alive and b.event.purpose == Purpose.TRAIN]
     return refill_standing(state, drawn[-1].event.index) if drawn else None
+
+
+def _usable(state: RunState, tickets: np.ndarray) -> np.ndarray:
+    """Those that came back informative and that no wave's rule drops."""
+    table = state.book.tickets
+    usable: np.ndarray = tickets[(table["informative"][tickets] == 1) & ~table["dropped"][tickets]]
+    return usable
 
 
 def _factor(rules: RefillConfig | None, informative: int, judged: int) -> float:
@@ -128,7 +134,7 @@ def _offered(state: RunState, index: int) -> tuple[int, ...]:
     )
     if not np.isin(tickets, trained).any():
         return ()
-    found = tickets[(table["informative"][tickets] == 1) & ~table["dropped"][tickets] & ~np.isin(tickets, trained)]
+    found = _usable(state, tickets[~np.isin(tickets, trained)])
     lag = state.policy_version - table["reported_version"][found]
     if state.config.max_lag is not None:
         found = found[lag <= state.config.max_lag]

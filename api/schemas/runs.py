@@ -165,6 +165,7 @@ class RunInfo(Answer):
     rollouts: RolloutCounts
     tokens: dict[str, int]
     informative: InformativeCounts
+    refill: dict[str, object] | None = None  # of the batch drawn last, where the policy has `refill`
     states: dict[str, int]
     alarms: list[dict[str, object]]
     suspects: list[dict[str, object]]

@@ -9,6 +9,7 @@ import pytest
 from selector.auditing import audit_run
 from selector.config import LifecycleConfig, RunConfig
 from selector.errors import UnknownConfig
+from selector.events import event_from_json
 from selector.reports import Decision, GroupIn
 from selector.snapshot import restore_snapshot, snapshot
 from selector.standing import fixed_counts, what_next
@@ -133,6 +134,10 @@ def test_rollouts_beyond_the_wave_count_and_have_no_say() -> None:
     assert told(session, whole) == [("stop", 0)]
     assert session.ticket(0)["scored"] == 6
     assert decisions(session.state) == [(0, 1, 0, 0, 2, Verdict.STOP, 0)]
+    # Together with the wave that it completes, one beyond it changes nothing of the answer.
+    ahead = Session(config_of(SCREEN), make_pool(8))
+    ahead.draw(0, 1)
+    assert told(ahead, ahead.report(0, numbered(n0=1.0, n1=0.0, n3=1.0))) == [("continue", 4)]
     # One that runs ahead does not turn an uninformative screen into an informative one.
     session.report(1, numbered(n2=1.0))
     assert told(session, session.report(1, numbered(n0=0.0, n1=0.0))) == [("stop", 0)]
@@ -200,6 +205,9 @@ def test_a_void_ticket_is_told_to_stop_also_about_waves_it_had_passed() -> None:
     session.report(0, first)
     session.void(0, VoidReason.LOST)
     assert told(session, session.report(0, first)) == [("stop", 0)]
+    # Tried again, it begins with its first wave.
+    assert told(session, session.report(0, numbered(n0=1.0, n1=1.0), attempt=2)) == [("stop", 0)]
+    assert session.ticket(0)["scored"] == 2
 
 
 def test_a_deadline_in_the_middle_of_a_wave_counts_what_there_is() -> None:
@@ -363,3 +371,15 @@ def test_a_snapshot_holds_waves() -> None:
     state = restore_snapshot(snapshot(session.state), session.archive.pool)
     assert decisions(state) == decisions(session.state)
     assert state.book.tickets["wave"].tolist() == [1, 0]
+
+
+def test_a_log_from_before_waves_is_read() -> None:
+    session = Session()
+    session.draw(0, 1)
+    session.report(0, [rollout(1.0, n=n) for n in range(4)])
+    for event in session.log[2:]:
+        values = event.to_json()
+        values.pop("wave", None)
+        for one in values.get("groups", ()):
+            del one["decisions"]
+        assert event_from_json(event.kind, values).to_json() == event.to_json()
