@@ -29,6 +29,7 @@ from selector.events import (
     TicketsExpired,
 )
 from selector.revisits import next_overdue
+from selector.standing import observed
 from selector.state import Checkpoint, DrawnBatch, RunState
 from selector.suspects import same_score
 from selector.tickets import hash_id
@@ -136,12 +137,13 @@ def _observe(state: RunState, ordinals: np.ndarray) -> None:
     stage_N = state.rows["lifecycle_N"]
     stage_N[rows[stage_N[rows] == Lifecycle.NEW]] = Lifecycle.ACTIVE
     state.rows["unscored_N"][rows] = 0
+    ticket_B, passes_B, scored_B = observed(state, ordinals)
     state.estimator.observe(
         Observations(
-            rows_B=rows,
-            passes_B=table["passes"][ordinals],
-            scored_B=table["scored"][ordinals].astype(np.int64),
-            version_B=table["reported_version"][ordinals],
+            rows_B=table["row"][ticket_B],
+            passes_B=passes_B,
+            scored_B=scored_B,
+            version_B=table["reported_version"][ticket_B],
         )
     )
     _move(state, ordinals)

@@ -5,6 +5,7 @@ Changes nothing. Rules and their arithmetic are in `waves`.
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from math import fsum
 from typing import Literal
 
 import numpy as np
@@ -25,6 +26,33 @@ def rule_of(state: RunState, ticket: int) -> WaveConfig | None:
     if state.book.tickets["purpose"][ticket] != PURPOSE_CODE[Purpose.TRAIN]:
         return None
     return wave_from_dict(state.batch_of(ticket).event.wave)
+
+
+def observed(state: RunState, tickets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(B,) tickets, passes and rollouts scored, as the beliefs are to see them: wave by wave, in order.
+
+    How many rollouts a stopped group has depends on them, and so its share passed is biased. A wave's size is settled
+    by the waves before it: given those, its share is unbiased, for estimators that learn from surprises too.
+    """
+    table, rollouts = state.book.tickets, state.book.rollouts
+    has_wave = [rule_of(state, ticket) for ticket in tickets.tolist()]
+    if state.estimator.whole_groups or not any(has_wave):
+        return tickets, table["passes"][tickets], table["scored"][tickets].astype(np.int64)
+    ticket_B, passes_B, scored_B = list[int](), list[float](), list[int]()
+    for ticket, rule in zip(tickets.tolist(), has_wave, strict=True):
+        slots = state.book.slots(ticket)
+        outcome_G = rollouts["outcome"][slots]
+        counts_G = np.isin(rollouts["status"][slots], [int(s) for s in COUNTED]) & ~np.isnan(outcome_G)
+        counts_G &= rollouts["arrived"][slots]
+        start = 0
+        for end in wave_ends(rule, len(outcome_G)):
+            seen = outcome_G[start:end][counts_G[start:end]].tolist()
+            if seen:
+                ticket_B.append(ticket)
+                passes_B.append(fsum(seen))  # as a closing sums them
+                scored_B.append(len(seen))
+            start = end
+    return np.array(ticket_B, np.int64), np.array(passes_B), np.array(scored_B, np.int64)
 
 
 def decide_waves(

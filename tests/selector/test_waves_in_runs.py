@@ -6,14 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from predictors.base import Observations
 from selector.auditing import audit_run
 from selector.config import LifecycleConfig, RunConfig
 from selector.errors import UnknownConfig
 from selector.events import event_from_json
 from selector.reports import Decision, GroupIn
 from selector.snapshot import restore_snapshot, snapshot
-from selector.standing import fixed_counts, what_next
-from selector.state import RunState
+from selector.standing import fixed_counts, observed, what_next
+from selector.state import RunState, make_estimator
 from selector.stating import _failing
 from selector.types import Purpose, RolloutStatus, TicketState, VoidReason
 from selector.waves import Verdict, WaveConfig
@@ -383,3 +384,59 @@ def test_a_log_from_before_waves_is_read() -> None:
         for one in values.get("groups", ()):
             del one["decisions"]
         assert event_from_json(event.kind, values).to_json() == event.to_json()
+
+
+@pytest.mark.parametrize(
+    ("estimator", "seen"),
+    [
+        ("kalman_arcsine", [(0, 0.0, 2), (0, 1.0, 2), (1, 1.0, 2)]),
+        ("mixture", [(0, 0.0, 2), (0, 1.0, 2), (1, 1.0, 2)]),
+        ("hmm", [(0, 1.0, 4), (1, 1.0, 2)]),
+        ("streak", [(0, 1.0, 4), (1, 1.0, 2)]),
+        ("last_mean", [(0, 1.0, 4), (1, 1.0, 2)]),
+    ],
+)
+def test_beliefs_see_a_group_wave_by_wave_unless_their_method_speaks_of_groups(
+    estimator: str, seen: list[tuple[int, float, int]]
+) -> None:
+    policy = make_policy(wave=UNTIL, estimator=estimator, estimator_options={})
+    session = Session(make_config(policy, group_size=6), make_pool(8))
+    session.draw(0, 2)
+    session.report(0, numbered(n0=0.0, n1=0.0))
+    parts = [(0, numbered(n2=0.0, n3=1.0)), (1, numbered(n0=0.0, n1=1.0))]
+    session.send(*(GroupIn(ticket=session.id(ticket), rollouts=sent) for ticket, sent in parts))
+    row = session.state.book.tickets["row"]
+    expected = make_estimator(session.state.config)
+    expected.resize(session.state.pool.category_N + 1)
+    expected.observe(
+        Observations(
+            rows_B=np.array([row[ticket] for ticket, _, _ in seen], np.int64),
+            passes_B=np.array([passes for _, passes, _ in seen]),
+            scored_B=np.array([scored for _, _, scored in seen], np.int64),
+            version_B=np.zeros(len(seen), np.int64),
+        )
+    )
+
+    found, wanted = session.state.estimator.state(), expected.state()
+    assert {name: array.tobytes() for name, array in found.items()} == {n: a.tobytes() for n, a in wanted.items()}
+
+
+def test_waves_of_a_stopped_group_surprise_nobody_on_average() -> None:
+    """Each wave's share less the pass rate has mean zero given the waves before; the whole group's share has not."""
+    rng, pass_rate = np.random.default_rng(3), 0.1
+    wave = replace(UNTIL, first=2, step=2)
+    session = Session(config_of(wave, seed=1), make_pool(60))
+    surprises, whole = list[float](), list[float]()
+    for index in range(60):
+        batch = session.draw(index, 10)
+        for ticket in tickets_of(batch):
+            for start in (0, 2, 4):
+                if state_of(session, ticket) is TicketState.OPEN:
+                    passed = (rng.random(2) < pass_rate).astype(float)
+                    session.report(ticket, [rollout(one, n=start + n) for n, one in enumerate(passed.tolist())])
+            whole.append(session.ticket(ticket)["passes"] / session.ticket(ticket)["scored"] - pass_rate)
+        _, passes_B, scored_B = observed(session.state, np.array(tickets_of(batch)))
+        surprises += (passes_B / scored_B - pass_rate).tolist()
+
+    assert abs(np.mean(surprises)) < 4 * np.std(surprises) / np.sqrt(len(surprises))
+    assert np.mean(whole) > 4 * np.std(whole) / np.sqrt(len(whole))
