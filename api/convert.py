@@ -12,8 +12,10 @@ from selector.drawing import DrawRequest
 from selector.engine import StepRequest
 from selector.errors import ReportInvalid, UnknownConfig
 from selector.policies import PRESETS, build_policy, override
+from selector.refill import RefillConfig
 from selector.reports import GroupIn, Report, RolloutIn
 from selector.types import Purpose, RolloutStatus, VoidReason
+from selector.waves import WaveConfig
 
 MAX_BATCH_ROLLOUTS = 2**23  # of one draw; the book keeps a row for each
 STATUSES = {status.name.lower(): status for status in RolloutStatus}
@@ -23,7 +25,9 @@ VOIDS = {reason.name.lower(): reason for reason in VoidReason}
 def to_config(request: schemas.RunRequest) -> RunConfig:
     """A run's configuration with every default filled in. Raises UnknownConfig naming the field."""
     values = {name: getattr(request, name) for name in _CONFIG_FIELDS}
-    return checked(RunConfig(pool=request.pool, policy=to_policy(request.policy), **values))
+    policy = to_policy(request.policy)
+    values["group_size"] = request.group_size or PRESETS[policy.preset].group_size
+    return checked(RunConfig(pool=request.pool, policy=policy, **values))
 
 
 def changed_config(config: RunConfig, request: schemas.ConfigRequest) -> RunConfig:
@@ -51,6 +55,10 @@ def to_policy(request: schemas.PolicyRequest) -> PolicyConfig:
     try:
         if request.budget is not None:
             overrides["budget"] = BudgetConfig(**request.budget.model_dump())
+        if request.wave is not None:
+            overrides["wave"] = WaveConfig(**request.wave.model_dump())
+        if request.refill is not None:
+            overrides["refill"] = RefillConfig(**request.refill.model_dump(exclude_none=True))
         return override(preset.config, overrides)
     except ValueError as error:
         raise UnknownConfig(f"policy: {error}") from error
@@ -88,6 +96,11 @@ def to_draw(request: schemas.BatchRequest, config: RunConfig) -> DrawRequest:
         raise InvalidRequest(
             f"size {request.size} times group_size {group_size} is more than {MAX_BATCH_ROLLOUTS} rollouts: "
             "draw several batches"
+        )
+    refill = config.policy.refill
+    if refill is not None and request.purpose == "train" and request.refill >= refill.rounds:
+        raise InvalidRequest(
+            f"refill {request.refill} is beyond the {refill.rounds} rounds of the run's policy: train on what there is"
         )
     return DrawRequest(
         index=request.index,
@@ -160,7 +173,6 @@ def _version(version: int | list[int] | None) -> tuple[int, int] | None:
 
 _POLICY_FIELDS = tuple(name for name in schemas.PolicyRequest.model_fields if name != "preset")
 _CONFIG_FIELDS = (
-    "group_size",
     "audit_share",
     "weights",
     "seed",

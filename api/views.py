@@ -17,11 +17,14 @@ from predictors.value import informative_probability
 from selector.auditing import audit_run, claim_realised
 from selector.config import PolicyConfig, RunConfig
 from selector.drawing import DrawRequest, claim_of
+from selector.refilling import RefillStanding, last_refilled, refill_standing
 from selector.reports import Decision, Refusal
+from selector.standing import what_next
 from selector.state import DrawnBatch, RunState
 from selector.suspects import Suspect, find_suspects
 from selector.tickets import TicketName
 from selector.types import PURPOSES, Purpose, TicketState, VoidReason
+from selector.waves import Verdict, wave_ends, wave_from_dict
 
 
 def run_created(run: str, config: RunConfig) -> dict[str, Any]:
@@ -61,6 +64,7 @@ def run_info(state: RunState) -> dict[str, Any]:
             "rate": informative / num_judged if num_judged else None,
             "disagreements": int(np.count_nonzero(table["disagrees"][judged])),
         },
+        "refill": _refill_summary(state),
         "states": lifecycle_counts(state),
         "alarms": alarms[:LISTED_AT_MOST],
         "num_alarms": len(alarms),
@@ -69,9 +73,38 @@ def run_info(state: RunState) -> dict[str, Any]:
     }
 
 
-def preset_claim(policy: PolicyConfig) -> dict[str, Any]:
+def preset_claim(policy: PolicyConfig, group_size: int) -> dict[str, Any]:
     """The claim of a run that names the preset and nothing else."""
-    return claim_of(RunConfig(pool="", policy=policy)).to_dict()
+    return claim_of(RunConfig(pool="", policy=policy, group_size=group_size)).to_dict()
+
+
+def _refill_info(state: RunState, standing: RefillStanding) -> dict[str, Any]:
+    names = ("index", "target", "waves", "open", "judged", "informative", "inverse_yield", "factor", "refill", "size")
+    return {
+        **{name: getattr(standing, name) for name in names},
+        **{
+            name: [] if standing.open else [state.ticket_id(ticket) for ticket in getattr(standing, name)]
+            for name in ("kept", "surplus", "offered")
+        },
+    }
+
+
+def _refill_summary(state: RunState) -> dict[str, Any] | None:
+    """Of the batch drawn last: counts in place of its tickets."""
+    standing = last_refilled(state)
+    if standing is None:
+        return None
+    found = _refill_info(state, standing)
+    return {name: len(value) if isinstance(value, list) else value for name, value in found.items()}
+
+
+def _refills(state: RunState, decision: Decision) -> list[dict[str, Any]]:
+    """Where the train batches stand that a report speaks of."""
+    if state.config.policy.refill is None:
+        return []
+    batches = [state.batch_of(ticket) for _, ticket in decision.tickets if ticket is not None]
+    indices = {b.event.index for b in batches if b.alive and b.event.purpose == Purpose.TRAIN}
+    return [_refill_info(state, refill_standing(state, index)) for index in sorted(indices)]
 
 
 def checkpoints(state: RunState) -> list[dict[str, Any]]:
@@ -85,6 +118,7 @@ def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] |
     prefix = str(first).removesuffix("0")
     weights = [None] * len(event.row_K) if event.weight_K is None else event.weight_K.tolist()
     audit = Purpose.AUDIT.value
+    first_wave = wave_ends(wave_from_dict(event.wave), event.group_size)[0]
     columns = zip(
         event.row_K.tolist(),
         event.audit_K.tolist(),
@@ -102,7 +136,7 @@ def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] |
             "prompt": state.pool.keys[row],
             "purpose": audit if is_audit else event.purpose,
             "group_size": size,
-            "first_wave": size,
+            "first_wave": size if is_audit else min(size, first_wave),
             "inclusion_probability": inclusion,
             "weight": weight,
             "predicted": {"pass_rate": rate, "pass_rate_sd": deviation, "informative": informative, "tokens": None},
@@ -159,7 +193,11 @@ def report_answer(state: RunState, decision: Decision) -> dict[str, Any]:
         "duplicate": decision.duplicate,
         "late": decision.late,
         "rejected": rejections(decision.rejected),
-        "groups": [_group(state, name, ticket) for name, ticket in decision.tickets],
+        "groups": [
+            _group(state, name, ticket, reached)
+            for (name, ticket), reached in zip(decision.tickets, decision.reached, strict=True)
+        ],
+        "refills": _refills(state, decision),
     }
 
 
@@ -186,6 +224,8 @@ def prompt_groups(state: RunState, row: int) -> list[dict[str, Any]]:
             "informative": _verdict(state, ticket),
             "disagrees": bool(table["disagrees"][ticket]),
             "tokens": int(table["tokens"][ticket]),
+            "dropped": bool(table["dropped"][ticket]),
+            "waves": _waves(state, ticket),
             "inclusion_probability": float(state.batch_of(ticket).event.inclusion_K[int(table["position"][ticket])]),
             "refused": [
                 {"n": r.n, "code": r.code, "outcome": r.outcome, "reward": r.reward}
@@ -278,14 +318,14 @@ def _suspect(found: Suspect) -> dict[str, Any]:
     return {name: getattr(found, name) for name in fields}
 
 
-def _group(state: RunState, name: str, ticket: int | None) -> dict[str, Any]:
+def _group(state: RunState, name: str, ticket: int | None, reached: int) -> dict[str, Any]:
     if ticket is None:
         return {
             "ticket": name, "attempt": None, "state": None, "scored": 0, "passes": 0.0, "informative": None,
             "next": "stop", "more": 0,
         }  # fmt: skip
     table = state.book.tickets
-    is_open = table["state"][ticket] == TicketState.OPEN
+    following, more = what_next(state, ticket, reached)
     return {
         "ticket": name,
         "attempt": int(table["attempt"][ticket]),
@@ -293,9 +333,27 @@ def _group(state: RunState, name: str, ticket: int | None) -> dict[str, Any]:
         "scored": int(table["scored"][ticket]),
         "passes": float(table["passes"][ticket]),
         "informative": _verdict(state, ticket),
-        "next": "wait" if is_open else "stop",
-        "more": 0,
+        "next": following,
+        "more": more,
+        "dropped": bool(table["dropped"][ticket]),
     }
+
+
+def _waves(state: RunState, ticket: int) -> list[dict[str, Any]]:
+    """What was decided of each wave of the current attempt: counts, never ratios."""
+    rule, table = state.batch_of(ticket).event.wave, state.book.decisions
+    if rule is None:
+        return []
+    mine = (table["ticket"] == ticket) & (table["attempt"] == state.book.tickets["attempt"][ticket])
+    names = ("wave", "right", "scored", "more")
+    return [
+        {
+            "rule": rule["rule"],
+            **{name: int(table[name][place]) for name in names},
+            "verdict": Verdict(int(table["verdict"][place])).name.lower(),
+        }
+        for place in np.flatnonzero(mine).tolist()
+    ]
 
 
 def _ticket(state: RunState, ticket: int) -> dict[str, Any]:

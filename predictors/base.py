@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -118,6 +118,10 @@ class Estimator(ABC):
     One small group is bounded evidence: no pass among a few rollouts is "unknown so far", never "impossible".
     Not thread safe; the engine has one writer.
     """
+
+    whole_groups: ClassVar[bool] = False
+    """Whether a group that was made in waves is shown as one, and not wave by wave. A wave's size is settled before it
+    is made, so its share passed is unbiased given the past; that of a group stopped by its outcomes is not."""
 
     @classmethod
     @abstractmethod

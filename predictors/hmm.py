@@ -61,6 +61,7 @@ class Hmm(RowEstimator[HmmConfig]):
     """
 
     name = "hmm"
+    whole_groups: ClassVar[bool] = True
     columns: ClassVar = {"state_N": np.int8(UNKNOWN), **dict.fromkeys(COUNTS, np.float32(PRIOR_COUNT))}
 
     def __init__(self, config: HmmConfig) -> None:

@@ -16,6 +16,7 @@ class LastMean(RowEstimator[FixedPriorConfig]):
     """
 
     name = "last_mean"
+    whole_groups: ClassVar[bool] = True
     columns: ClassVar = {"passes_N": 0.0, "scored_N": 0.0}
 
     @classmethod

@@ -47,6 +47,7 @@ class Streak(RowEstimator[StreakConfig]):
     """
 
     name = "streak"
+    whole_groups: ClassVar[bool] = True
     columns: ClassVar = {"run_N": np.int32(0), "passes_N": 0.0, "scored_N": 0.0}
 
     @classmethod

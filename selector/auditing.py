@@ -13,6 +13,7 @@ from selector.audit import Audit, Estimate, audit
 from selector.claims import Claim, ClaimType
 from selector.drawing import claim_of, difficulty_bins
 from selector.observations import DrawRecord
+from selector.standing import fixed_counts
 from selector.state import DrawnBatch, RunState
 from selector.types import Purpose, TicketState
 
@@ -38,6 +39,8 @@ def audit_run(state: RunState, level: float = LEVEL) -> Audit:
         carried_credit_predicted_pass=carried[1],
         carried_credit_predicted_degenerate=carried[2],
     )
+    if any(batch.event.wave is not None for batch in batches):
+        found = _uniform_degenerate(found)
     left_out = sum(b.event.claim["type"] == ClaimType.EMPIRICAL and not b.event.num_audit for b in batches)
     if any(b.event.group_size_K is not None for b in batches):
         found = _without_degenerate(found, batches[0].event.group_size)
@@ -52,6 +55,20 @@ def _without_degenerate(found: Audit, group_size: int) -> Audit:
         warnings=(
             *found.warnings,
             f"train tickets vary in their rollouts: only audit tickets tell of groups of {group_size}",
+        ),
+    )
+
+
+def _uniform_degenerate(found: Audit) -> Audit:
+    """The degenerate share by whole groups only: a stopped one does not say what the rest of it would have been."""
+    nothing = Estimate(estimate=None, interval=None)
+    return replace(
+        found,
+        degenerate=replace(found.degenerate, selected=nothing, reweighted=nothing),
+        warnings=(
+            *found.warnings,
+            "groups are stopped by their outcomes: pass rates are those of first waves, and the degenerate share is "
+            "the audit's alone",
         ),
     )
 
@@ -103,7 +120,7 @@ def _record(state: RunState, batch: DrawnBatch) -> DrawRecord:
     event, table = batch.event, state.book.tickets
     span = slice(batch.first_ticket, batch.first_ticket + len(event.row_K))
     back = table["state"][span] == TicketState.REPORTED
-    scored = np.maximum(table["scored"][span], 1)
+    passes_K, scored_K = fixed_counts(state, batch)
     nothing: list[float] = [0.0, 0.0]
     ranges: dict[str, Any] = {name: tuple(event.ranges.get(name, nothing)) for name in _RANGES}
     counts = {int(code): count for code, count in event.pool_category.items() if int(code) >= 0}
@@ -130,7 +147,7 @@ def _record(state: RunState, batch: DrawnBatch) -> DrawRecord:
         difficulty_K=difficulty_bins(event.pass_rate_K),
         pool_category_C=category_C,
         pool_difficulty_B=np.array(event.pool_difficulty, np.int64),
-        outcome_K=np.where(back, table["passes"][span] / scored, np.nan),
+        outcome_K=np.where(back & (scored_K > 0), passes_K / np.maximum(scored_K, 1), np.nan),
         degenerate_K=np.where(back, 1.0 - table["informative"][span], np.nan),
     )
 

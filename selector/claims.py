@@ -7,7 +7,7 @@ applied the weights is settled later, by the audit.
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
-from selector.config import Advantage, LossAggregation, Weights
+from selector.config import Advantage, LossAggregation, Signal, Weights
 
 
 class ClaimType(StrEnum):
@@ -45,6 +45,18 @@ FIXED_GROUP = "every ticket is trained on with its full group"
 REPAIRED = "each group's loss is multiplied by n/(n - 1), n the rollouts of its ticket"
 KEPT_DENOMINATOR = "the sum over tickets is divided by the K of the answer, not by the groups that came back"
 WEIGHTS_APPLIED = "each ticket's loss is multiplied by its weight, and steps report weights_applied"
+SURPLUS_IN_ORDER = (
+    "of more informative groups than were asked for, those drawn last are left out, never an audit ticket"
+)
+NOTHING_CARRIED = "no surplus of an earlier step is trained on"
+NO_OTHER_TERM = "the loss has no KL or entropy term, which dropped groups would have had a part in"
+BY_RULE: dict[str, str] = {
+    "screen": "each prompt counted by the chance that its first wave is informative, the later rollouts given that",
+    "pilot": "each prompt counted by the chance that its pilot is between the rule's limits",
+    "until_success": "groups of a size that depends on their outcomes: those with rare passes end on a pass",
+    "balanced": "groups of a size that depends on their outcomes: those end that have both kinds",
+    "rescue": "groups of a size that depends on their outcomes: those with too few passes go on to one more",
+}
 NOTHING_LOST = "reports do not go missing for reasons that depend on the outcome"
 
 
@@ -56,6 +68,9 @@ def derive_claim(
     loss_aggregation: LossAggregation,
     advantage: Advantage,
     varying_groups: bool = False,
+    rule: str | None = None,
+    refilled: bool = False,
+    signal: Signal = "reward",
 ) -> Claim:
     """The claim of a design x weights x loss aggregation x advantage.
 
@@ -65,12 +80,24 @@ def derive_claim(
     one over prompts as long as groups are of one size. Groups of different sizes leave the expected step as it is for
     a mean per prompt with RLOO, whose every group points along dp, and with Dr. GRPO once its (1 − 1/n) is divided
     out; GRPO's step depends on n itself.
+
+    rule: the wave's, by which a group's own outcomes say how many rollouts it gets, so that no weight known at the draw
+    makes up for it. refilled: degenerate groups are replaced. Under uniform draws that leaves the direction as it is,
+    as E[g | mixed] = E[g]/P(mixed), if a group counts by the reward it is judged by and each prompt alike.
     """
     objective = OBJECTIVE[advantage]
     if empirical:
         return Claim(type=ClaimType.EMPIRICAL, objective="not known", conditions=())
     if varying_groups:
         return _varying(uniform, weights, loss_aggregation, advantage)
+    if rule is not None:
+        return Claim(
+            type=ClaimType.MODIFIED,
+            objective=f"{objective}; {BY_RULE[rule]}",
+            conditions=(NOTHING_LOST,),
+        )
+    if refilled:
+        return _refilled(uniform, loss_aggregation, signal, objective)
     if uniform:
         return Claim(type=ClaimType.EXACT, objective=objective, conditions=(NOTHING_LOST,))
     if weights == "horvitz_thompson" and loss_aggregation != "per_token":
@@ -106,3 +133,20 @@ def _varying(uniform: bool, weights: Weights, loss_aggregation: LossAggregation,
         why = "groups of different sizes, so prompts with more rollouts count for more"
     conditions = fixed.conditions if fixed.type is not ClaimType.UNBIASED else (WEIGHTS_APPLIED, NOTHING_LOST)
     return Claim(type=ClaimType.MODIFIED, objective=f"{fixed.objective}; {why}", conditions=conditions)
+
+
+def _refilled(uniform: bool, loss_aggregation: LossAggregation, signal: Signal, objective: str) -> Claim:
+    """Of dynamic sampling: the uniform step up to the factor 1/yield, or else another objective, and why."""
+    whys = [
+        (not uniform, "replacements are drawn by beliefs: each prompt counted by its chance of being drawn"),
+        (loss_aggregation != "per_prompt", f"a loss {loss_aggregation} depends on the other groups that were kept"),
+        (signal != "reward", "groups are kept by another signal than the reward behind the advantage"),
+    ]
+    why = next((text for holds, text in whys if holds), None)
+    if why is not None:
+        return Claim(type=ClaimType.MODIFIED, objective=f"{objective}; {why}", conditions=(NOTHING_LOST,))
+    return Claim(
+        type=ClaimType.UNBIASED,
+        objective=f"{objective}; each step times a positive factor, 1/yield",
+        conditions=(SURPLUS_IN_ORDER, NOTHING_CARRIED, NO_OTHER_TERM, NOTHING_LOST),
+    )

@@ -12,6 +12,8 @@ from typing import Any, Literal, Self, get_args
 
 from predictors.value import AdvantageRule
 from selector.errors import EstimatorFixed, UnknownConfig
+from selector.refill import RefillConfig
+from selector.waves import WaveConfig, wave_from_dict
 
 Weights = Literal["none", "horvitz_thompson", "clipped"]
 Signal = Literal["reward", "outcome"]
@@ -107,6 +109,8 @@ class PolicyConfig:
     hard_keep: float | None = None  # the same after groups all wrong
     quotas: Mapping[str, float] | None = None  # shares of the selected places by category; None: no quotas
     budget: BudgetConfig | None = None  # None: every ticket has the same number of rollouts
+    wave: WaveConfig | None = None  # None: every ticket runs its whole group
+    refill: RefillConfig | None = None  # None: degenerate groups are not replaced
 
     @property
     def sampler(self) -> Sampler | None:
@@ -179,6 +183,17 @@ class RunConfig:
                 "lifecycle needs feed 'all': where only informative groups are reported, silence says neither 0 nor 1; "
                 "leave lifecycle out"
             )
+        if self.policy.wave is not None and self.policy.budget is not None:
+            raise UnknownConfig("policy: wave and budget both set the rollouts of a ticket; leave one of them out")
+        if self.feed == "informative_only" and (self.policy.wave is not None or self.policy.refill is not None):
+            raise UnknownConfig(
+                "wave and refill judge every group, and feed 'informative_only' leaves most of them out: use feed 'all'"
+            )
+        if self.policy.wave is not None:
+            try:
+                self.policy.wave.check_run(self.group_size, self.min_rollouts)
+            except ValueError as error:
+                raise UnknownConfig(f"policy: {error}") from error
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, in field order."""
@@ -200,6 +215,9 @@ class RunConfig:
             policy["lifecycle"] = LifecycleConfig(**policy["lifecycle"])
         if policy.get("budget") is not None:
             policy["budget"] = BudgetConfig(**policy["budget"])
+        policy["wave"] = wave_from_dict(policy.get("wave"))
+        if policy.get("refill") is not None:
+            policy["refill"] = RefillConfig(**policy["refill"])
         return cls(**{**values, "policy": PolicyConfig(**policy)})
 
     def config_hash(self) -> str:

@@ -4,7 +4,7 @@
 """
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import ceil
 from typing import Any, Literal
 
@@ -59,6 +59,9 @@ def claim_of(config: RunConfig) -> Claim:
         loss_aggregation=config.loss_aggregation,
         advantage=config.advantage,
         varying_groups=config.policy.budget is not None and config.policy.budget.rule != "fixed",
+        rule=None if config.policy.wave is None else config.policy.wave.rule,
+        refilled=config.policy.refill is not None,
+        signal=config.signal,
     )
 
 
@@ -172,7 +175,9 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     event = _record(state, request, frame, beliefs, informative_N, drawn, period, now)
     if is_train and config.policy.budget is not None:
         event = spread(event, config.policy.budget)
-    return replace(event, woken=woken.tolist(), cohorts=cohorts)
+    rule = config.policy.wave if is_train else None
+    wave = None if rule is None else asdict(rule)
+    return replace(event, woken=woken.tolist(), cohorts=cohorts, wave=wave)
 
 
 def spread(event: BatchDrawn, budget: BudgetConfig) -> BatchDrawn:

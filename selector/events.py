@@ -13,6 +13,7 @@ import numpy as np
 
 from selector.errors import SnapshotDamaged
 from selector.pool import PoolState
+from selector.waves import WaveDecision
 
 ATTACHED = {"attached": True}
 
@@ -101,6 +102,7 @@ class BatchDrawn(Event):
     cohorts: list[dict[str, Any]] = field(default_factory=list)  # mastered rows it could draw, `find_cohorts`
     spent: dict[str, float | None] = field(default_factory=dict)  # before a held-out draw, `Ledger.spent`
     group_size_K: np.ndarray | None = None  # int32 rollouts by ticket; None: `group_size` each
+    wave: dict[str, Any] | None = None  # WaveConfig that its train tickets are under, whatever the run's is later
 
     @property
     def rollouts_K(self) -> np.ndarray:
@@ -140,6 +142,7 @@ class GroupEvidence:
     rewards: list[dict[str, float | None] | None]
     closing: Closing | None
     reopens: bool = False  # the report began the next attempt of an errored or lost ticket
+    decisions: list[WaveDecision] = field(default_factory=list)  # of the waves that it completed, in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +266,13 @@ def event_from_json(kind: str, values: Mapping[str, Any]) -> Event:
                     read[name] = np.asarray(read[name], dtype)
         elif cls is RolloutsReported:
             read["groups"] = [
-                GroupEvidence(**{**g, "closing": Closing(**g["closing"]) if g["closing"] else None})
+                GroupEvidence(
+                    **{
+                        **g,
+                        "closing": Closing(**g["closing"]) if g["closing"] else None,
+                        "decisions": [WaveDecision(**d) for d in g.get("decisions", ())],
+                    }
+                )
                 for g in read["groups"]
             ]
             read["refused"] = [RefusedEvidence(**r) for r in read["refused"]]
@@ -277,11 +286,11 @@ def event_from_json(kind: str, values: Mapping[str, Any]) -> Event:
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
-    if isinstance(value, (Closing, GroupEvidence, RefusedEvidence)):
+    if isinstance(value, (Closing, GroupEvidence, RefusedEvidence, WaveDecision)):
         return {name: _plain(getattr(value, name)) for name in _PARTS[type(value)]}
     if isinstance(value, list) and value and type(value[0]) in _PARTS:
         return [_plain(part) for part in value]
     return value
 
 
-_PARTS = {cls: tuple(f.name for f in fields(cls)) for cls in (Closing, GroupEvidence, RefusedEvidence)}
+_PARTS = {cls: tuple(f.name for f in fields(cls)) for cls in (Closing, GroupEvidence, RefusedEvidence, WaveDecision)}

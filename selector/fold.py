@@ -30,6 +30,7 @@ from selector.events import (
 )
 from selector.ledger import whole_microseconds
 from selector.revisits import next_overdue
+from selector.standing import observed
 from selector.state import Checkpoint, DrawnBatch, RunState
 from selector.suspects import same_score
 from selector.tickets import hash_id
@@ -138,12 +139,13 @@ def _observe(state: RunState, ordinals: np.ndarray) -> None:
     stage_N = state.rows["lifecycle_N"]
     stage_N[rows[stage_N[rows] == Lifecycle.NEW]] = Lifecycle.ACTIVE
     state.rows["unscored_N"][rows] = 0
+    ticket_B, passes_B, scored_B = observed(state, ordinals)
     state.estimator.observe(
         Observations(
-            rows_B=rows,
-            passes_B=table["passes"][ordinals],
-            scored_B=table["scored"][ordinals].astype(np.int64),
-            version_B=table["reported_version"][ordinals],
+            rows_B=table["row"][ticket_B],
+            passes_B=passes_B,
+            scored_B=scored_B,
+            version_B=table["reported_version"][ticket_B],
         )
     )
     _move(state, ordinals)
@@ -295,6 +297,9 @@ def _take_in(state: RunState, groups: Sequence[GroupEvidence]) -> None:
     """Rollouts first, then the closings that they led to."""
     if any(group.n for group in groups):
         _add_rollouts(state, groups)
+    for group in groups:
+        if group.decisions:
+            state.book.note(group.ticket, group.decisions)
     closed = [(group.ticket, group.closing) for group in groups if group.closing is not None]
     close(state, [ticket for ticket, _ in closed], [closing for _, closing in closed])
 

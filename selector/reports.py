@@ -13,10 +13,12 @@ import numpy as np
 
 from selector.errors import BranchSuperseded, BranchUnknown, ReportInvalid
 from selector.events import Closing, GroupEvidence, RefusedEvidence, RolloutsReported
+from selector.standing import decide_waves, rule_of
 from selector.state import RunState
 from selector.tickets import hash_id, read_ticket_name
 from selector.types import RolloutStatus, TicketState, VoidReason
 from selector.verdict import judge
+from selector.waves import WaveConfig, WaveDecision
 
 EVIDENCE_COLUMNS = (
     "n", "fragment", "outcome", "reward", "status", "tokens", "seconds", "version", "ids", "rewards",
@@ -81,6 +83,7 @@ class Decision:
     late: int = 0
     rejected: list[Refusal] = field(default_factory=list)
     tickets: list[tuple[str, int | None]] = field(default_factory=list)  # per group sent: id, ordinal
+    reached: list[int] = field(default_factory=list)  # per group sent: the rollout number its answer is about, or −1
 
 
 @dataclass(slots=True)
@@ -105,6 +108,8 @@ class _Draft:
     reason: int
     attempt: int
     slots: list[_Slot]
+    rule: WaveConfig | None
+    wave: int  # that is waited for; 0 is the first
     past: dict[int, list[_Slot]] = field(default_factory=dict)  # earlier attempts, as far as they were asked for
     refused: set[tuple[object, ...]] = field(default_factory=set)  # rollouts refused so far
 
@@ -118,6 +123,7 @@ def decide(state: RunState, report: Report, now: float | None = None) -> Decisio
     for group in report.groups:
         ticket = _find(state, group, decision)
         decision.tickets.append((group.ticket, ticket))
+        decision.reached.append(-1)
         if ticket is None:
             continue
         if ticket not in drafts:
@@ -173,6 +179,8 @@ def _load(state: RunState, ticket: int) -> _Draft:
         reason=int(table["reason"][ticket]),
         attempt=int(table["attempt"][ticket]),
         slots=_load_slots(state, state.book.slots(ticket)) if table["arrived"][ticket] else _empty_slots(state, ticket),
+        rule=rule_of(state, ticket),
+        wave=int(table["wave"][ticket]),
         refused={_identity(refused) for refused in state.refused.get(ticket, ())},
     )
 
@@ -217,6 +225,7 @@ class _GroupDecision:
         self.columns: dict[str, list[Any]] = {name: [] for name in EVIDENCE_COLUMNS}
         self.problem = self._problem_of(self.version)  # of rollouts that name no version of their own
         self.stale = False
+        self.waves: list[WaveDecision] = []
 
     def run(self) -> GroupEvidence | None:
         """The group's evidence, or None when it adds nothing."""
@@ -226,11 +235,20 @@ class _GroupDecision:
         for place, rollout in enumerate(self.group.rollouts):
             self._take(rollout, self._number_given(rollout, place))
         closing = self._closing()
+        if closing is not None:
+            self.decision.reached[-1] = len(self.draft.slots) - 1
+        elif self.waves:
+            self.decision.reached[-1] = self.waves[-1].end - 1  # also when it held rollouts beyond the wave
         if not self.columns["n"] and closing is None and not reopens:
             return None
         attempt = self.draft.attempt
         return GroupEvidence(
-            ticket=self.draft.ticket, attempt=attempt, closing=closing, reopens=reopens, **self.columns
+            ticket=self.draft.ticket,
+            attempt=attempt,
+            closing=closing,
+            reopens=reopens,
+            decisions=self.waves,
+            **self.columns,
         )
 
     def _number_given(self, rollout: RolloutIn, place: int) -> int | None:
@@ -256,6 +274,7 @@ class _GroupDecision:
             draft.past[draft.attempt] = draft.slots
             draft.attempt, draft.state, draft.reason = wanted, TicketState.OPEN, VoidReason.NONE
             draft.slots = [_Slot(False, None, None, 0, 0, {}, 0) for _ in draft.slots]
+            draft.wave = 0
             return True
         if wanted < draft.attempt:
             self._meet_past(wanted)
@@ -307,6 +326,7 @@ class _GroupDecision:
 
     def _known(self, rollout: RolloutIn, n: int, id_hash: int) -> None:
         slot = self.draft.slots[n]
+        self._reach(n)
         if id_hash and slot.id_hash and id_hash != slot.id_hash:
             return self._conflict(rollout, n, "the number belongs to a rollout with another id")
         if rollout.fragment in slot.fragments:
@@ -326,6 +346,7 @@ class _GroupDecision:
         status, outcome, reward = _normal(rollout)
         tokens = rollout.tokens or 0
         slot = self.draft.slots[n]
+        self._reach(n)
         if not slot.arrived:
             slot.arrived, slot.outcome, slot.reward, slot.status = True, outcome, reward, status
             slot.tokens, slot.id_hash = tokens, id_hash
@@ -358,8 +379,8 @@ class _GroupDecision:
             return None
         if self.stale:
             void = VoidReason.STALE
-        complete = all(slot.arrived for slot in draft.slots)
-        if void is None and not complete and not self.group.final:
+        ended = void is not None or self.group.final or self._stops()
+        if not ended and not all(slot.arrived for slot in draft.slots):
             return None
         columns = tuple(zip(*((s.outcome, s.reward, s.status) for s in draft.slots if s.arrived), strict=True)) or (
             (),
@@ -370,6 +391,19 @@ class _GroupDecision:
         draft.state = TicketState.REPORTED if closing.reported else TicketState.VOID
         draft.reason = closing.reason
         return closing
+
+    def _stops(self) -> bool:
+        """Decides the waves that are complete by now; whether the rule ends the ticket."""
+        draft = self.draft
+        if draft.rule is None:
+            return False
+        rollouts = [(s.outcome, s.reward, s.status) if s.arrived else None for s in draft.slots]
+        self.waves = decide_waves(draft.rule, draft.wave, rollouts, self.state.config)
+        draft.wave += sum(decision.more > 0 for decision in self.waves)
+        return bool(self.waves) and not self.waves[-1].more
+
+    def _reach(self, n: int) -> None:
+        self.decision.reached[-1] = max(self.decision.reached[-1], n)
 
     def _late(self, rollout: RolloutIn, n: int | None, detail: str, attempt: int | None = None) -> None:
         self.decision.late += 1

@@ -15,6 +15,7 @@ import numpy as np
 from selector.config import LifecycleConfig
 from selector.evidence import cohort_log_e, e_bh, follow
 from selector.lifecycle import COHORT_DRAWS
+from selector.standing import fixed_counts
 from selector.state import DrawnBatch, RunState
 from selector.types import PURPOSE_CODE, UNSEEN_BY_BELIEFS, Purpose, TicketState
 
@@ -152,6 +153,7 @@ def _failing(state: RunState, batch: DrawnBatch) -> np.ndarray:
     num_tickets = len(event.row_K)
     span = slice(batch.first_ticket, batch.first_ticket + num_tickets)
     back_K = table["state"][span] == TicketState.REPORTED
-    failing_K = np.where(back_K, 1.0 - table["passes"][span] / np.maximum(table["scored"][span], 1), 0.0)
+    passes_K, scored_K = fixed_counts(state, batch)
+    failing_K = np.where(back_K & (scored_K > 0), 1.0 - passes_K / np.maximum(scored_K, 1), 0.0)
     # ht_weight is K(1+c)/(N·expected tickets).
     return np.asarray(failing_K * event.ht_weight_K * event.frame / (num_tickets * (1.0 + event.credit_K)))

@@ -6,13 +6,14 @@ keeps them when the next one begins: what comes again, or late, is still known.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from selector.columns import Columns
 from selector.types import PURPOSES, TicketState
+from selector.waves import DROPPED, WaveDecision
 
 UNKNOWN = -1  # informative not judged, no version yet
 TICKET_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
@@ -39,6 +40,8 @@ TICKET_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
     "disagrees": (np.bool_, 0),  # rewards and outcomes give different verdicts
     "tokens": (np.int64, 0),  # of the current attempt
     "microseconds": (np.int64, 0),  # what its rollouts took by the caller's word, of the current attempt
+    "wave": (np.int32, 0),  # waves after which it was told to continue
+    "dropped": (np.bool_, 0),  # its rule ended it, and its method does not train on it
 }
 LATER_COLUMNS = ("microseconds",)  # that snapshots of earlier versions do not have
 ATTEMPT_COLUMNS = (
@@ -54,6 +57,8 @@ ATTEMPT_COLUMNS = (
     "disagrees",
     "tokens",
     "microseconds",
+    "wave",
+    "dropped",
 )
 PAST_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
     "ticket": (np.int64, 0),
@@ -62,6 +67,15 @@ PAST_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
     "reason": (np.uint8, 0),  # VoidReason it ended with; 0 when it was open or reported as a restore began the next
     "ended_seq": (np.int64, 0),
     "resumed_seq": (np.int64, 0),  # when the next attempt began
+}
+DECISION_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
+    "ticket": (np.int64, 0),
+    "attempt": (np.int32, 0),
+    "wave": (np.int32, 0),  # the one that was complete; 0 is the first
+    "right": (np.int32, 0),
+    "scored": (np.int32, 0),
+    "verdict": (np.uint8, 0),  # waves.Verdict
+    "more": (np.int32, 0),
 }
 ROLLOUT_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
     "arrived": (np.bool_, 0),
@@ -116,6 +130,7 @@ class TicketBook:
         self.tickets = Columns(TICKET_COLUMNS)
         self.past = Columns(PAST_COLUMNS)  # attempts that another one followed
         self.rollouts = Columns(ROLLOUT_COLUMNS)
+        self.decisions = Columns(DECISION_COLUMNS)  # of waves
         self.fragments: dict[int, dict[int, tuple[float, int]]] = {}  # slot -> fragment -> (outcome, tokens)
         self.open: dict[int, None] = {}  # ordinals, in order of issue
         self.next_deadline = np.inf
@@ -153,6 +168,16 @@ class TicketBook:
         table["slot"][ticket] = self.rollouts.extend(int(table["group_size"][ticket]))
         self.open[ticket] = None
 
+    def note(self, ticket: int, decisions: Sequence[WaveDecision]) -> None:
+        """Decisions of the current attempt's waves."""
+        row, table = self.decisions.extend(len(decisions)), self.decisions
+        for place, decision in enumerate(decisions, start=row):
+            table["ticket"][place], table["attempt"][place] = ticket, self.tickets["attempt"][ticket]
+            for name in ("wave", "right", "scored", "verdict", "more"):
+                table[name][place] = getattr(decision, name)
+            self.tickets["wave"][ticket] += decision.more > 0
+            self.tickets["dropped"][ticket] = decision.verdict in DROPPED
+
     def void_at(self, ticket: int, seq: int) -> tuple[int, int] | None:
         """Reason and end of the attempt after which the ticket was void at `seq` and that another one followed."""
         past = self.past
@@ -170,6 +195,7 @@ class TicketBook:
             **self.tickets.state("tickets."),
             **self.past.state("past."),
             **self.rollouts.state("rollouts."),
+            **self.decisions.state("decisions."),
             "fragments.slot": columns[:, 0].astype(np.int64),
             "fragments.fragment": columns[:, 1].astype(np.int64),
             "fragments.outcome": columns[:, 2],
@@ -177,10 +203,13 @@ class TicketBook:
         }
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        zero = np.zeros(len(state["tickets.slot"]), np.int64)
-        self.tickets.load_state({**{f"tickets.{name}": zero for name in LATER_COLUMNS}, **state}, "tickets.")
+        size = len(state["tickets.batch"])
+        later = {f"tickets.{name}": np.zeros(size, np.int64) for name in LATER_COLUMNS}
+        state = {**later, **_without_waves(size), **state}
+        self.tickets.load_state(state, "tickets.")
         self.past.load_state(state, "past.")
         self.rollouts.load_state(state, "rollouts.")
+        self.decisions.load_state(state, "decisions.")
         self.fragments = {}
         for slot, fragment, outcome, tokens in zip(
             *(state[f"fragments.{name}"].tolist() for name in ("slot", "fragment", "outcome", "tokens")), strict=True
@@ -193,3 +222,11 @@ class TicketBook:
         """Brings `next_deadline` up to date after tickets have ended; until then it may be too early."""
         deadlines = self.tickets["deadline"][list(self.open)]
         self.next_deadline = float(np.nanmin(deadlines)) if np.isfinite(deadlines).any() else np.inf
+
+
+def _without_waves(num_tickets: int) -> dict[str, np.ndarray]:
+    """What snapshots lack that were taken before there were waves."""
+    return {
+        **{f"tickets.{name}": np.zeros(num_tickets, TICKET_COLUMNS[name][0]) for name in ("wave", "dropped")},
+        **{f"decisions.{name}": np.zeros(0, dtype) for name, (dtype, _) in DECISION_COLUMNS.items()},
+    }

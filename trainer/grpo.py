@@ -1,6 +1,7 @@
 """GRPO on prompts that the service selects: the reference loop, read from top to bottom.
 
-A step draws K tickets, rolls them out, reports them, updates the weights and says what that cost: `Training.step`.
+A step draws K tickets, rolls them out and reports them, more of them where the run fills its batches up, updates the
+weights and says what that cost: `Training.step`.
 `policy` has the update, `advantages` and `loss` its formulas, and what surrounds a run is in `training/`. Nothing here
 selects prompts. Randomness is keyed by seed and step and no generator's state is carried on, so a run that was resumed
 from a checkpoint equals one that never stopped.
@@ -14,6 +15,7 @@ from trainer.errors import MidbandError
 from trainer.loss import yield_factor
 from trainer.policy import Policy, reward_of
 from trainer.rollout.base import RolloutEngine
+from trainer.rollout.waves import RolledOut, roll_out
 from trainer.training.checkpoints import Checkpoints, begin
 from trainer.training.config import StopSettings, TrainConfig
 from trainer.training.evaluate import Evaluation, StratumOf, evaluate, strata
@@ -86,24 +88,26 @@ class Training:
 
     def step(self) -> str | None:
         """One batch and one update; returns what the service says when it has nothing to draw."""
-        index, branch = self.at.step, self.at.branch  # index: updates made, so also the version of the weights
+        index = self.at.step  # updates made, so also the version of the weights
         laps = Laps()
-        batch = self.client.draw(
-            self.run, index, self.config.batch.size, index, include=["content", "answer"], branch=branch
-        )
-        if not batch.tickets:
-            return batch.reason or "no tickets"
-        laps.end("draw")
-        groups = self.engine.generate(batch.tickets, policy_version=index)
-        laps.end("rollouts")
-        answer = self.client.report(self.run, [group.report() for group in groups], policy_version=index, branch=branch)
-        for refused in answer.rejected:
-            raise MidbandError(f"run {self.run}, batch {index}: {refused.ticket}: {refused.detail} ({refused.code})")
-        laps.end("report")
-        judged = [group.informative for group in answer.groups if group.informative is not None]
+        drawn = self._draw(laps, self.config.batch.size)
+        if isinstance(drawn, str):
+            return drawn
+        groups, answers, trained, factor = drawn.groups, drawn.answers, drawn.kept, 1.0
+        while (standing := drawn.standing) is not None:
+            kept = set(standing.kept)
+            trained, factor = [group for group in groups if group.ticket.ticket in kept], standing.factor
+            more = standing.size and self._draw(laps, standing.size, standing.refill)
+            if not isinstance(more, RolledOut):
+                break
+            drawn, groups, answers = more, groups + more.groups, answers + more.answers
+        trained = trained or groups  # of which nothing can be learned then; the step is made all the same
+        judged = {a.ticket: a.informative for a in answers if a.informative is not None}
         divides_by_informative = self.config.loss.inverse_yield == "kept"
-        factor = yield_factor(sum(judged), len(judged)) if divides_by_informative else 1.0
-        figures = self.policy.update(groups, step=index, factor=factor)
+        if divides_by_informative:
+            counted = [judged[group.ticket.ticket] for group in trained if group.ticket.ticket in judged]
+            factor *= yield_factor(sum(counted), len(counted))
+        figures = self.policy.update(trained, step=index, factor=factor)
         laps.end("update")
         costs = step_costs(groups, laps)
         self.client.step(
@@ -111,14 +115,30 @@ class Training:
             index,
             policy_version=index + 1,
             # Degenerate groups are trained on as well: their term of the mean is 0, and the mean counts them.
-            trained=[group.ticket.ticket for group in groups if any(reward_of(r) is not None for r in group.rollouts)],
+            trained=[group.ticket.ticket for group in trained if any(reward_of(r) is not None for r in group.rollouts)],
             # A sum that is divided by the informative groups is not the weighted mean that the run's claim speaks of.
-            weights_applied=not divides_by_informative and all(ticket.weight is not None for ticket in batch.tickets),
+            weights_applied=not divides_by_informative and all(group.ticket.weight is not None for group in groups),
             costs=costs | {"environment": environment_of(self.config)},
         )
         self.at = self.at.after(groups)
-        self._record(step_line(self.at, groups, judged) | figures | {"seconds": costs})
+        self._record(step_line(self.at, groups, list(judged.values())) | figures | {"seconds": costs})
         return None
+
+    def _draw(self, laps: Laps, size: int, refill: int | None = None) -> RolledOut | str:
+        """Tickets of this step drawn, rolled out and reported; what the service says when it has nothing to draw."""
+        index, branch = self.at.step, self.at.branch
+        batch = self.client.draw(
+            self.run, index, size, index, refill=refill or 0, include=["content", "answer"], branch=branch
+        )
+        laps.end("draw")
+        if not batch.tickets:
+            return batch.reason or "no tickets"
+        done = roll_out(
+            self.client, self.run, self.engine, batch.tickets, policy_version=index, branch=branch, lap=laps.end
+        )
+        for refused in done.rejected:
+            raise MidbandError(f"run {self.run}, batch {index}: {refused.ticket}: {refused.detail} ({refused.code})")
+        return done
 
     def look_and_keep(self, *, last: bool = False) -> None:
         """Held-out pass rate and checkpoint, in this order, as far as they are due; after the last step both are."""

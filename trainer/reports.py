@@ -29,6 +29,7 @@ def group(
     statuses: Iterable[Status | None] | None = None,
     named_rewards: Iterable[Mapping[str, Number] | None] | None = None,
     final: bool = True,
+    start: int | None = None,
     void: VoidName | None = None,
     policy_version: int | Sequence[int] | None = None,
     attempt: int | None = None,
@@ -37,14 +38,18 @@ def group(
 
     `outcomes` in [0, 1] say what was right and drive the pass rate; `rewards` are what the trainer optimises, where
     they differ. None or NaN: no score, which is never a 0. The other lists have one entry a rollout each. `final`
-    closes the ticket with what is here, also when that is less than the group size. `void` ends it without a group.
+    closes the ticket with what is here, also when that is less than the group size; a wave is sent with `final` False
+    and `start`, the number of its first rollout in the group. `void` ends it without a group.
     Raises InvalidRequest for an infinity, an outcome outside [0, 1], lists of different lengths, or too many rollouts.
     """
     name = ticket.ticket if isinstance(ticket, Ticket) else ticket
     rollouts: list[dict[str, object]] = [{"outcome": value} for value in outcomes]
-    if isinstance(ticket, Ticket) and len(rollouts) > ticket.group_size:
+    if start is not None:
+        rollouts = [{"n": n, **one} for n, one in enumerate(rollouts, start)]
+    end = (start or 0) + len(rollouts)
+    if isinstance(ticket, Ticket) and end > ticket.group_size:
         raise InvalidRequest(
-            f"ticket {name} is for {ticket.group_size} rollouts, got {len(rollouts)}: leave the others out, or draw "
+            f"ticket {name} is for {ticket.group_size} rollouts, got {end}: leave the others out, or draw "
             "with a larger group_size"
         )
     columns: dict[str, Iterable[object] | None] = {

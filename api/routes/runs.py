@@ -51,7 +51,8 @@ def _preset(name: str) -> dict[str, Any]:
     return {
         "preset": name,
         "config": preset.config.to_dict(),
-        "claim": views.preset_claim(preset.config),
+        "group_size": preset.group_size,
+        "claim": views.preset_claim(preset.config, preset.group_size),
         "source": preset.source,
         "description": preset.sentence,
     }

@@ -42,6 +42,7 @@ from api.schemas.reports import (
     Completion,
     GroupAnswer,
     GroupReport,
+    RefillInfo,
     Rejection,
     ReportAnswer,
     ReportRequest,
@@ -53,6 +54,7 @@ from api.schemas.runs import (
     InformativeCounts,
     LifecycleRequest,
     PolicyRequest,
+    RefillRequest,
     RolloutCounts,
     RunCreated,
     RunInfo,
@@ -60,6 +62,7 @@ from api.schemas.runs import (
     RunSettings,
     StartFrom,
     TicketCounts,
+    WaveRequest,
 )
 
 __all__ = [
@@ -101,6 +104,8 @@ __all__ = [
     "QualityTarget",
     "QuarantineReport",
     "QuarantineRequest",
+    "RefillInfo",
+    "RefillRequest",
     "Rejection",
     "ReportAnswer",
     "ReportRequest",
@@ -128,4 +133,5 @@ __all__ = [
     "TicketStatus",
     "VersionInfo",
     "VoidName",
+    "WaveRequest",
 ]

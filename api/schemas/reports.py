@@ -66,6 +66,29 @@ class GroupAnswer(Answer):
     informative: bool | None
     next: Literal["wait", "continue", "stop"]
     more: int
+    dropped: bool = False  # the wave's rule ended the group, and its method does not train on it
+
+
+class RefillInfo(Answer):
+    """Where a batch under dynamic sampling stands. `kept`, `surplus` are informative; `offered` is of the one before.
+
+    `refill` and `size` are what to draw next: null while tickets are open, once the batch is full, and when its rounds
+    are spent. The lists are empty while tickets are open. `factor` is what to multiply the loss over the kept with.
+    """
+
+    index: int
+    target: int
+    waves: int
+    open: int
+    judged: int
+    informative: int
+    inverse_yield: float | None
+    factor: float
+    refill: int | None
+    size: int | None
+    kept: list[str]
+    surplus: list[str]
+    offered: list[str]
 
 
 class ReportAnswer(Answer):
@@ -74,3 +97,4 @@ class ReportAnswer(Answer):
     late: int
     rejected: list[Rejection]
     groups: list[GroupAnswer]
+    refills: list[RefillInfo] = Field(default=[])  # of the batches reported on, where the policy has `refill`

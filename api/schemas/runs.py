@@ -24,6 +24,26 @@ class BudgetRequest(Request):
     high: int = Field(ge=1, le=MAX_GROUP_SIZE)
 
 
+class WaveRequest(Request):
+    """A rule that says after a part of a group whether its ticket goes on; each needs its own numbers and no other."""
+
+    rule: Literal["screen", "pilot", "until_success", "balanced", "rescue"]
+    first: int = Field(ge=1, le=MAX_GROUP_SIZE)
+    step: int | None = Field(default=None, ge=1, le=MAX_GROUP_SIZE)
+    low: Share | None = None
+    high: Share | None = None
+    keep: int | None = Field(default=None, ge=2, le=MAX_GROUP_SIZE)
+    ceiling: Annotated[float, Field(allow_inf_nan=False, ge=0, lt=1)] | None = None
+
+
+class RefillRequest(Request):
+    """Dynamic sampling: bounds on the draws that replace degenerate groups; `{}` takes the defaults."""
+
+    rounds: int | None = Field(default=None, ge=2, le=10_000)
+    largest: Annotated[float, Field(allow_inf_nan=False, gt=0, le=1_000)] | None = None
+    cancel_yield: bool | None = None
+
+
 class PolicyRequest(Request):
     """A preset and the parts of it to override; parts left out keep the preset's value.
 
@@ -62,6 +82,8 @@ class PolicyRequest(Request):
     hard_keep: Share | None = None
     quotas: dict[str, Share] | None = None
     budget: BudgetRequest | None = None
+    wave: WaveRequest | None = None
+    refill: RefillRequest | None = None
 
 
 class RunSettings(Request):
@@ -84,7 +106,7 @@ class StartFrom(Request):
 class RunRequest(RunSettings):
     name: Name
     pool: Name
-    group_size: int = Field(default=8, ge=1, le=MAX_GROUP_SIZE)
+    group_size: int | None = Field(default=None, ge=1, le=MAX_GROUP_SIZE)  # the preset's, 8 for most
     seed: int = Field(default=0, ge=0, lt=2**63)
     signal: Literal["reward", "outcome"] = "reward"
     tolerance: Annotated[float, Field(allow_inf_nan=False, ge=0)] = 1e-6
@@ -156,6 +178,7 @@ class RunInfo(Answer):
     rollouts: RolloutCounts
     tokens: dict[str, int]
     informative: InformativeCounts
+    refill: dict[str, object] | None = None  # of the batch drawn last, where the policy has `refill`
     states: dict[str, int]
     alarms: list[dict[str, object]]
     suspects: list[dict[str, object]]

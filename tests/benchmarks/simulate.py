@@ -25,6 +25,8 @@ NUM_STEPS = 300
 TARGET = 0.55  # held-out pass rate; every learner begins at 0.45 or so, give or take its seed
 TARGETS = (0.50, TARGET, 0.65)  # half, once and twice the rise
 SAME_AS_UNIFORM = "random-equal-rollouts"  # the same draws under another name
+# The loop draws one batch of whole groups a step, under which these are the same as uniform.
+IN_PARTS = {name for name, preset in PRESETS.items() if preset.config.wave or preset.config.refill}
 POWERS, FLOORS = (1.0, 2.0, 4.0, 8.0, 16.0), (0.05, 0.2)
 VARIED = ("uniform", "midband", "band", "mopps")
 RATES = ("own", "category", "everyone")
@@ -65,7 +67,7 @@ def main() -> None:
 
 def _presets(constants: Constants) -> Iterator[Arm]:
     for name in PRESETS:
-        if name != SAME_AS_UNIFORM:
+        if name != SAME_AS_UNIFORM and name not in IN_PARTS:
             yield Arm(name=name, policy=_policy(name), constants=constants)
     yield Arm(
         name="midband, weights applied", policy=_policy("midband"), constants=constants, weights="horvitz_thompson"

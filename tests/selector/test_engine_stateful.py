@@ -12,12 +12,13 @@ from typing import Any, Literal
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from selector.config import Design, LifecycleConfig, Reads
 from selector.reports import GroupIn
 from selector.snapshot import snapshot
-from selector.types import Lifecycle, Purpose, TicketState, VoidReason
+from selector.types import PURPOSE_CODE, Lifecycle, Purpose, RolloutStatus, TicketState, VoidReason
+from selector.waves import WaveConfig
 from tests.selector.checked_run import NUM_ROWS, CheckedRun, Model, Saved, ShadowedSession, fingerprint
 from tests.selector.engine_cases import KALMAN, beliefs_of, make_config, make_policy, make_pool, tickets_of
 
@@ -27,6 +28,9 @@ SAMPLERS: list[tuple[Design, float | None]] = [("poisson", None), ("bernoulli", 
 TTL_S = 50.0
 RESTING = LifecycleConfig(level=0.5, sure=0.6, hopeless=0.9, groups=1)  # so that a few groups move a prompt
 VOIDS = (VoidReason.STALE, VoidReason.ERROR, VoidReason.SURPLUS, VoidReason.LOST, VoidReason.NEVER_STARTED)
+
+SCREEN = WaveConfig(rule="screen", first=2)
+UNTIL = WaveConfig(rule="until_success", first=2, step=1)
 
 tickets = st.integers(0, 10_000)
 several = st.lists(tickets, min_size=1, max_size=4)
@@ -48,6 +52,7 @@ class RunMachine(CheckedRun):
         reads=st.sampled_from(["belief", "mean", "draw", "shuffled"]),
         design=st.sampled_from([("proportional", None), ("top", None), ("top", 2.0), *SAMPLERS]),
         rests=st.booleans(),
+        wave=st.sampled_from([None, None, SCREEN, UNTIL]),
     )
     def begin(
         self,
@@ -62,13 +67,14 @@ class RunMachine(CheckedRun):
         reads: Reads,
         design: tuple[Design, float | None],
         rests: bool,
+        wave: WaveConfig | None,
     ) -> None:
         self.flat = not kalman
         policy = replace(KALMAN if kalman else make_policy(), utility=utility, reads=reads)
         by_itself = design in SAMPLERS
         rules = RESTING if rests and utility != "uniform" and not by_itself else None
         config = make_config(
-            replace(policy, design=design[0], candidates=design[1], lifecycle=rules),
+            replace(policy, design=design[0], candidates=design[1], lifecycle=rules, wave=wave),
             weights=weights,
             audit_share=audit_share,
             group_size=GROUP_SIZE,
@@ -396,6 +402,30 @@ class RunMachine(CheckedRun):
             risen = self.state.book.tickets["attempt"] - attempts
             is_open = self.state.book.tickets["state"] == TicketState.OPEN
             assert risen.tolist() == is_open.astype(int).tolist()
+
+    # Waves
+
+    @invariant()
+    def waves_are_decided_once_by_the_rollouts_below_their_end(self) -> None:
+        """And only those of train tickets that were drawn under a rule; one that stops ends its ticket."""
+        made, table, rollouts = self.state.book.decisions, self.state.book.tickets, self.state.book.rollouts
+        names = ("ticket", "attempt", "wave", "right", "scored", "more")
+        seen = list(zip(*(made[name].tolist() for name in names), strict=True))
+        assert len({found[:3] for found in seen}) == len(seen)
+        for ticket, attempt, wave, right, scored, more in seen:
+            drawn_under = self.state.batch_of(ticket).event.wave
+            assert drawn_under is not None
+            assert table["purpose"][ticket] == PURPOSE_CODE[Purpose.TRAIN]
+            slots = self.state.book.slots(ticket, attempt)
+            below = slice(slots.start, slots.start + drawn_under["first"] + wave)
+            scores = rollouts["outcome"][below][rollouts["status"][below] == RolloutStatus.OK]
+            scores = scores[~np.isnan(scores)]
+            assert rollouts["arrived"][below].all()
+            assert (right, scored) == (int((scores > 0.7).sum()), len(scores))
+            goes_on = scored > 0 and (scores.min() < scores.max() if drawn_under["rule"] == "screen" else right == 0)
+            assert (more == 1) is bool(goes_on)
+            if attempt == table["attempt"][ticket] and not more:
+                assert table["state"][ticket] != TicketState.OPEN
 
     # Crashes
 

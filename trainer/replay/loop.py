@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from api.schemas import Batch, ReportAnswer
+from api.schemas import Batch
 from trainer.client import Client
 from trainer.errors import InvalidRequest, MidbandError
 from trainer.replay.arms import PolicyArm
 from trainer.replay.result import ReplayResult, Rounds
-from trainer.rollout.base import RolloutGroup
 from trainer.rollout.recorded import RecordedEngine, RecordedOutcomes
+from trainer.rollout.waves import RolledOut, roll_out
 
 BATCH_SIZE = 256
 GROUP_SIZE = 8
@@ -143,27 +143,33 @@ def _play(
     max_rounds: int | None,
     watch: Watch | None,
 ) -> tuple["_Tally", str | None]:
-    """Draw, roll out, report, until the record ends or the service has nothing to draw."""
+    """Draw, roll out, report, until the record ends or the service has nothing to draw. A refill is a round as well."""
     tally = _Tally(engine.record)
     ends = [total // batch_size for total in [engine.record.num_groups] if total is not None]
     total = batch_size * min([*ends, *([max_rounds] if max_rounds is not None else [])])
-    while engine.num_drawn + batch_size <= total:
-        index = tally.num_rounds
+    index, refill, size = 0, 0, batch_size
+    while engine.num_drawn + size <= total:
         pool_mean = float(engine.record.pass_rates(engine.num_drawn).mean())
-        batch = client.draw(run, index, batch_size, policy_version=index)
-        if not batch.tickets:
+        batch = client.draw(run, index, size, policy_version=index, refill=refill)
+        if not batch.tickets and not refill:
             return tally, batch.reason or "no tickets"
-        groups = engine.generate(batch.tickets, policy_version=index)
-        answer = client.report(run, [group.report() for group in groups], policy_version=index)
-        if answer.rejected:
-            first = answer.rejected[0]
-            raise MidbandError(
-                f"run {run}, batch {index}: {len(answer.rejected)} reports were rejected; ticket {first.ticket}: "
-                f"{first.detail} ({first.code})"
-            )
-        tally.add(batch, groups, answer, pool_mean)
-        if watch is not None:
-            watch(arm, engine.num_drawn, total, tally.num_informative)
+        standing = None
+        if batch.tickets:
+            done = roll_out(client, run, engine, batch.tickets, policy_version=index)
+            if done.rejected:
+                first = done.rejected[0]
+                raise MidbandError(
+                    f"run {run}, batch {index}: {len(done.rejected)} reports were rejected; ticket {first.ticket}: "
+                    f"{first.detail} ({first.code})"
+                )
+            tally.add(batch, done, pool_mean)
+            standing = done.standing
+            if watch is not None:
+                watch(arm, engine.num_drawn, total, tally.num_informative)
+        if standing is None or standing.size is None or engine.num_drawn + standing.size > total:
+            index, refill, size = index + 1, 0, batch_size
+        else:
+            refill, size = standing.refill or 0, standing.size
     return tally, None
 
 
@@ -181,12 +187,15 @@ class _Tally:
     def num_rounds(self) -> int:
         return len(self._rows)
 
-    def add(self, batch: Batch, groups: Sequence[RolloutGroup], answer: ReportAnswer, pool_mean: float) -> None:
+    def add(self, batch: Batch, done: RolledOut, pool_mean: float) -> None:
+        groups = done.groups
         self._seen.update(ticket.prompt for ticket in batch.tickets)
-        self.duplicates += answer.duplicate
-        informative = sum(group.informative is True for group in answer.groups)
+        self.duplicates += done.duplicates
+        informative = sum(answer.informative is True for answer in done.answers)
         self.num_informative += informative
-        mean_K = np.array([np.mean([rollout.outcome for rollout in group.rollouts]) for group in groups])
+        # Of first waves: the share passed of a group that was stopped by its outcomes is biased.
+        first = [group.rollouts[: group.ticket.first_wave] for group in groups]
+        mean_K = np.array([np.mean([rollout.outcome for rollout in rollouts]) for rollouts in first])
         pi_K = np.array([ticket.inclusion_probability for ticket in batch.tickets])
         p_K = np.clip([ticket.predicted.pass_rate for ticket in batch.tickets], LOSS_CLIP, 1 - LOSS_CLIP)
         audit_K = np.array([ticket.purpose == "audit" for ticket in batch.tickets])

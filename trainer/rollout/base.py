@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from api.schemas import GroupReport, Ticket
+from trainer.errors import InvalidRequest
 from trainer.reports import Status, group
 
 T = TypeVar("T")
@@ -35,13 +36,16 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutGroup:
-    """The rollouts of one ticket, in the order they were made."""
+    """Rollouts of one ticket, in the order they were made: all that are wanted, or a wave of them."""
 
     ticket: Ticket
     rollouts: tuple[Rollout, ...]
+    start: int = 0  # number of the first of them within the group
 
-    def report(self) -> GroupReport:
-        """This group as it goes on the wire, closing its ticket. What no rollout says is left out."""
+    def report(self, *, final: bool = True) -> GroupReport:
+        """This group as it goes on the wire, closing its ticket; with `final` False, as a wave of it. What no rollout
+        says is left out.
+        """
         rollouts = self.rollouts
         rewards = [rollout.outcome if rollout.reward is None else rollout.reward for rollout in rollouts]
         return group(
@@ -51,6 +55,8 @@ class RolloutGroup:
             tokens=_said([rollout.tokens for rollout in rollouts]),
             seconds=_said([rollout.seconds for rollout in rollouts]),
             statuses=[r.status for r in rollouts] if any(r.status != "ok" for r in rollouts) else None,
+            final=final,
+            start=None if final else self.start,
         )
 
 
@@ -64,6 +70,19 @@ class RolloutEngine(ABC):
         A rollout that fails is a value with status `error`, never an exception. Raises only for what no retry mends:
         a prompt the engine does not know, a group size it cannot give.
         """
+
+    def generate_part(
+        self, tickets: Sequence[Ticket], spans: Sequence[range], *, policy_version: int
+    ) -> list[RolloutGroup]:
+        """The same for some rollouts of each ticket, by their numbers: a wave.
+
+        A ticket's waves together are the group that `generate` makes. Later waves follow those of their first ones
+        before other tickets are begun. Raises InvalidRequest where an engine makes whole groups only.
+        """
+        raise InvalidRequest(
+            f"{type(self).__name__} makes whole groups only, and the run's policy stops groups in between: give the "
+            "engine a generate_part, or choose a policy without `wave`"
+        )
 
 
 def _said(values: list[T | None]) -> list[T | None] | None:

@@ -128,6 +128,7 @@ class RecordedEngine(RolloutEngine):
         self._seed = seed
         self._visit = 0
         self._draws_in_visit: dict[int, int] = {}
+        self._begun: dict[str, NDArray[np.bool_]] = {}  # by ticket: outcomes of the groups begun last
 
     @property
     def num_left(self) -> int | None:
@@ -137,6 +138,24 @@ class RecordedEngine(RolloutEngine):
 
     def generate(self, tickets: Sequence[Ticket], *, policy_version: int) -> list[RolloutGroup]:
         """Groups by the clock, whatever the policy version. Refuses before the first group, or gives all of them."""
+        self._begin(tickets)
+        return [self._part(ticket, range(ticket.group_size), self._group(ticket)) for ticket in tickets]
+
+    def generate_part(
+        self, tickets: Sequence[Ticket], spans: Sequence[range], *, policy_version: int
+    ) -> list[RolloutGroup]:
+        """Waves of the same groups; the clock counts a group when it is begun."""
+        new = [ticket for ticket, span in zip(tickets, spans, strict=True) if span.start == 0]
+        if new:
+            self._begin(new)
+            self._begun = {ticket.ticket: self._group(ticket) for ticket in new}
+        for ticket in tickets:
+            if ticket.ticket not in self._begun:
+                raise InvalidRequest(f"ticket {ticket.ticket}: its first wave is not among those asked for last")
+        return [self._part(t, span, self._begun[t.ticket]) for t, span in zip(tickets, spans, strict=True)]
+
+    def _begin(self, tickets: Sequence[Ticket]) -> None:
+        """Raises InvalidRequest for a ticket that the record cannot answer, or more than it has groups left for."""
         if self.num_left is not None and len(tickets) > self.num_left:
             raise InvalidRequest(
                 f"{self.record.name} has {self.num_left} groups left, got {len(tickets)} tickets: draw no more than "
@@ -153,9 +172,9 @@ class RecordedEngine(RolloutEngine):
                     f"asks for {ticket.group_size}: make the run with group_size={self.record.group_size} "
                     "and no budget above it"
                 )
-        return [self._group(ticket) for ticket in tickets]
 
-    def _group(self, ticket: Ticket) -> RolloutGroup:
+    def _group(self, ticket: Ticket) -> NDArray[np.bool_]:
+        """Which rollouts of the ticket's whole group pass; moves the clock."""
         visit = self.record.visit(self.num_drawn)
         if visit != self._visit:
             self._visit = visit
@@ -165,14 +184,18 @@ class RecordedEngine(RolloutEngine):
         self._draws_in_visit[row] = draw + 1
         rng = _generator(self._seed, ticket.prompt, visit, draw)
         if self.record.successes_VN is None:
-            passed = rng.random(ticket.group_size) < self.record.pass_rates(self.num_drawn)[row]
+            passed: NDArray[np.bool_] = rng.random(ticket.group_size) < self.record.pass_rates(self.num_drawn)[row]
         else:
             assert self.record.group_size is not None
             # Some of a recorded group are a simple random sample of it.
             order = rng.permutation(self.record.group_size)[: ticket.group_size]
             passed = order < self.record.successes_VN[visit, row]
         self.num_drawn += 1
-        return RolloutGroup(ticket=ticket, rollouts=tuple(Rollout(outcome=float(one)) for one in passed))
+        return passed
+
+    def _part(self, ticket: Ticket, span: range, passed: NDArray[np.bool_]) -> RolloutGroup:
+        rollouts = tuple(Rollout(outcome=float(passed[n])) for n in span)
+        return RolloutGroup(ticket=ticket, rollouts=rollouts, start=span.start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,26 +75,36 @@ class TorchEngine(RolloutEngine):
         self._end_ids = _end_ids(model, tokenizer)
 
     def generate(self, tickets: Sequence[Ticket], *, policy_version: int) -> list[RolloutGroup]:
-        """Groups under the weights of now; `policy_version` is the caller's word for them and changes nothing.
+        """Groups under the weights of now; `policy_version` is the caller's word for them and changes nothing."""
+        spans = [range(ticket.group_size) for ticket in tickets]
+        return self.generate_part(tickets, spans, policy_version=policy_version)
+
+    def generate_part(
+        self, tickets: Sequence[Ticket], spans: Sequence[range], *, policy_version: int
+    ) -> list[RolloutGroup]:
+        """Rollout n of a ticket is the same whether it is made with the whole group or with some of it.
 
         The seconds of a batch are shared among its rollouts by their tokens. Raises InvalidRequest for a ticket
         without content or too long for the model, FloatingPointError if the weights give no probabilities.
         """
         prompts = self._prompts(tickets)
         groups: dict[int, RolloutGroup] = {}
-        for places in self._batches(prompts, tickets):
+        for places in self._batches(prompts, spans):
             started_s = time.perf_counter()
-            answers = self._sample([prompts[place] for place in places], [tickets[place] for place in places])
+            answers = self._sample(
+                [prompts[place] for place in places],
+                [tickets[place] for place in places],
+                [spans[place] for place in places],
+            )
             seconds_per_token = (time.perf_counter() - started_s) / sum(len(answer.ids) for answer in answers)
             texts = self._tokenizer.batch_decode([answer.ids for answer in answers], skip_special_tokens=True)
             written = iter(zip(answers, texts, strict=True))
             for place in places:
                 ticket = tickets[place]
                 rollouts = [
-                    self._graded(ticket, prompts[place], *next(written), seconds_per_token)
-                    for _ in range(ticket.group_size)
+                    self._graded(ticket, prompts[place], *next(written), seconds_per_token) for _ in spans[place]
                 ]
-                groups[place] = RolloutGroup(ticket=ticket, rollouts=tuple(rollouts))
+                groups[place] = RolloutGroup(ticket=ticket, rollouts=tuple(rollouts), start=spans[place].start)
         return [groups[place] for place in range(len(tickets))]
 
     def _prompts(self, tickets: Sequence[Ticket]) -> list[list[int]]:
@@ -129,27 +139,32 @@ class TorchEngine(RolloutEngine):
         )
         return list(self._tokenizer(text, add_special_tokens=is_text).input_ids)
 
-    def _batches(self, prompts: Sequence[Sequence[int]], tickets: Sequence[Ticket]) -> Iterator[list[int]]:
+    def _batches(self, prompts: Sequence[Sequence[int]], spans: Sequence[range]) -> Iterator[list[int]]:
         """Places of the tickets of each batch; prompts of like length together, as padding costs as much as text."""
         batch: list[int] = []
         size = 0
-        for place in sorted(range(len(tickets)), key=lambda place: len(prompts[place])):
-            if batch and size + tickets[place].group_size > self._batch_size:
+        for place in sorted(range(len(spans)), key=lambda place: len(prompts[place])):
+            if batch and size + len(spans[place]) > self._batch_size:
                 yield batch
                 batch, size = [], 0
             batch.append(place)
-            size += tickets[place].group_size
+            size += len(spans[place])
         if batch:
             yield batch
 
-    def _sample(self, prompts: list[list[int]], tickets: list[Ticket]) -> list[_Answer]:
+    def _sample(self, prompts: list[list[int]], tickets: list[Ticket], spans: list[range]) -> list[_Answer]:
         """One answer a rollout, the rollouts of a ticket together."""
         device = self._model.device
         ids_KP, attended_KP = _left_padded(prompts, device)
-        sizes_K = torch.tensor([ticket.group_size for ticket in tickets], device=device)
+        sizes_K = torch.tensor([len(span) for span in spans], device=device)
         ticket_of_R = torch.arange(len(tickets), device=device).repeat_interleave(sizes_K)
         uniform_RT = torch.from_numpy(
-            np.concatenate([_uniforms(self._seed, ticket, self._max_new_tokens) for ticket in tickets])
+            np.concatenate(
+                [
+                    _uniforms(self._seed, ticket, self._max_new_tokens)[span.start : span.stop]
+                    for ticket, span in zip(tickets, spans, strict=True)
+                ]
+            )
         ).to(device)
         was_training = self._model.training
         self._model.eval()

@@ -35,7 +35,7 @@ class Progress:
 
 
 class Laps:
-    """How long the parts of a step took, each from the end of the one before."""
+    """How long the parts of a step took, each from the end of the one before; parts of one name together."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -43,7 +43,8 @@ class Laps:
 
     def end(self, name: str) -> None:
         now_s = time.perf_counter()
-        self.seconds[name], self._since_s = now_s - self._since_s, now_s
+        self.seconds[name] = self.seconds.get(name, 0.0) + now_s - self._since_s
+        self._since_s = now_s
 
 
 def step_costs(groups: Sequence[RolloutGroup], laps: Laps) -> dict[str, float]:

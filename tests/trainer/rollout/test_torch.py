@@ -267,3 +267,14 @@ def test_a_ticket_that_cannot_be_rolled_out_is_refused(engine: TorchEngine, cont
 def test_settings_that_cannot_be_are_refused(learner: tuple[Any, Any], changed: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         make_engine(learner, **changed)
+
+
+def test_rollouts_made_in_waves_are_those_made_at_once(engine: TorchEngine) -> None:
+    tickets = tickets_of(group_size=5)
+    whole = tokens(engine, tickets)
+    first = engine.generate_part(tickets, [range(2)] * len(tickets), policy_version=0)
+    rest = engine.generate_part(tickets[1:3], [range(2, 5), range(2, 4)], policy_version=0)
+
+    ids = [[list(rollout.completion_ids) for rollout in group.rollouts] for group in [*first, *rest]]
+    assert ids == [*(group[:2] for group in whole), whole[1][2:], whole[2][2:4]]
+    assert [group.start for group in [*first, *rest]] == [0] * len(tickets) + [2, 2]

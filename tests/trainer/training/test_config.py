@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from api.schemas import RunRequest
+from selector.policies import PRESETS
 from tests.architecture.fresh import ROOT, packages_loaded_by
 from trainer.errors import InvalidRequest
 from trainer.training.config import TrainConfig
@@ -56,7 +57,8 @@ def test_settings_that_the_service_has_too_have_its_defaults(tmp_path: Path) -> 
     config = load(tmp_path, SMALLEST)
     for name in ("audit_share", "weights", "max_weight", "review_share"):
         assert getattr(config.run, name) == RunRequest.model_fields[name].default
-    assert config.batch.group_size == RunRequest.model_fields["group_size"].default
+    # A run that names no group size takes its preset's.
+    assert config.batch.group_size == PRESETS[config.run.policy.preset].group_size
     assert config.loss.advantage == RunRequest.model_fields["advantage"].default
     assert config.loss.aggregation == RunRequest.model_fields["loss_aggregation"].default
 

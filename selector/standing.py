@@ -1,0 +1,143 @@
+"""How far tickets are with their waves: read from a run's state by `reports`, by the audit and by the API.
+
+Changes nothing. Rules and their arithmetic are in `waves`.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from math import fsum
+from typing import Literal
+
+import numpy as np
+
+from selector.config import RunConfig
+from selector.state import DrawnBatch, RunState
+from selector.types import PURPOSE_CODE, Purpose, TicketState
+from selector.verdict import COUNTED, is_informative
+from selector.waves import RIGHT_ABOVE, Seen, Verdict, WaveConfig, WaveDecision, decide, wave_ends, wave_from_dict
+
+Next = Literal["wait", "continue", "stop"]
+Arrived = tuple[float | None, float | None, int]
+"""Outcome, reward and status of a rollout."""
+
+
+def rule_of(state: RunState, ticket: int) -> WaveConfig | None:
+    """The rule that a ticket was drawn under. Only train tickets have one: every other runs its whole group."""
+    if state.book.tickets["purpose"][ticket] != PURPOSE_CODE[Purpose.TRAIN]:
+        return None
+    return wave_from_dict(state.batch_of(ticket).event.wave)
+
+
+def observed(state: RunState, tickets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(B,) tickets, passes and rollouts scored, as the beliefs are to see them: wave by wave, in order.
+
+    How many rollouts a stopped group has depends on them, and so its share passed is biased. A wave's size is settled
+    by the waves before it: given those, its share is unbiased, for estimators that learn from surprises too.
+    """
+    table, rollouts = state.book.tickets, state.book.rollouts
+    has_wave = [rule_of(state, ticket) for ticket in tickets.tolist()]
+    if state.estimator.whole_groups or not any(has_wave):
+        return tickets, table["passes"][tickets], table["scored"][tickets].astype(np.int64)
+    ticket_B, passes_B, scored_B = list[int](), list[float](), list[int]()
+    for ticket, rule in zip(tickets.tolist(), has_wave, strict=True):
+        slots = state.book.slots(ticket)
+        outcome_G = rollouts["outcome"][slots]
+        counts_G = np.isin(rollouts["status"][slots], [int(s) for s in COUNTED]) & ~np.isnan(outcome_G)
+        counts_G &= rollouts["arrived"][slots]
+        start = 0
+        for end in wave_ends(rule, len(outcome_G)):
+            seen = outcome_G[start:end][counts_G[start:end]].tolist()
+            if seen:
+                ticket_B.append(ticket)
+                passes_B.append(fsum(seen))  # as a closing sums them
+                scored_B.append(len(seen))
+            start = end
+    return np.array(ticket_B, np.int64), np.array(passes_B), np.array(scored_B, np.int64)
+
+
+def decide_waves(
+    rule: WaveConfig, wave: int, rollouts: Sequence[Arrived | None], config: RunConfig
+) -> list[WaveDecision]:
+    """Decisions of every wave from `wave` on that is complete, up to one that ends the ticket or the last wave.
+
+    rollouts: the group's, by number, None for what has not arrived. Decided on the rollouts numbered below the wave's
+    end alone: what a worker sent beyond it counts for the group, and has no say in whether the group goes on.
+    """
+    ends, made = wave_ends(rule, len(rollouts)), list[WaveDecision]()
+    first = [one for one in rollouts[: ends[0]] if one is not None and _counts(one)]
+    right_first = sum(_is_right(one) for one in first)
+    while wave + 1 < len(ends) and None not in rollouts[: ends[wave]] and (not made or made[-1].more):
+        counted = [one for one in rollouts[: ends[wave]] if one is not None and _counts(one)]
+        right = sum(_is_right(one) for one in counted)
+        signal = [outcome if config.signal == "outcome" else reward for outcome, reward, _ in counted]
+        seen = Seen(
+            right=right,
+            scored=len(counted),
+            right_first=right_first,
+            scored_first=len(first),
+            informative=is_informative(signal, config.tolerance),
+        )
+        verdict = decide(rule, seen)
+        more = ends[wave + 1] - ends[wave] if verdict is Verdict.CONTINUE else 0
+        made.append(
+            WaveDecision(
+                rule=rule.rule,
+                wave=wave,
+                end=ends[wave],
+                right=right,
+                scored=seen.scored,
+                verdict=verdict,
+                more=more,
+            )
+        )
+        wave += 1
+    return made
+
+
+def _counts(rollout: Arrived) -> bool:
+    outcome, _, status = rollout
+    return outcome is not None and status in COUNTED
+
+
+def _is_right(rollout: Arrived) -> bool:
+    return rollout[0] is not None and rollout[0] > RIGHT_ABOVE
+
+
+def what_next(state: RunState, ticket: int, reached: int) -> tuple[Next, int]:
+    """What a caller is told about the wave of rollout `reached` (−1: nothing known was sent), and how many more.
+
+    About the wave of what was sent, and not the one that is waited for: the same report again gets the same answer.
+    """
+    table = state.book.tickets
+    if table["state"][ticket] == TicketState.VOID:
+        return "stop", 0
+    rule = rule_of(state, ticket)
+    if rule is not None and reached >= 0:
+        ends = wave_ends(rule, int(table["group_size"][ticket]))
+        wave = bisect_right(ends, reached)
+        if wave < table["wave"][ticket]:
+            return "continue", ends[wave + 1] - ends[wave]
+    return ("wait" if table["state"][ticket] == TicketState.OPEN else "stop"), 0
+
+
+def fixed_counts(state: RunState, batch: DrawnBatch) -> tuple[np.ndarray, np.ndarray]:
+    """(K,) passes and (K,) rollouts scored, of as many rollouts of each ticket as were sure to be made.
+
+    Of a ticket that could be stopped by its outcomes that is the first wave: k/n of the whole is biased (0.117 in the
+    mean of those that a balanced exit lets go, where the pass rate is 0.05), while the first wave has a fixed size.
+    """
+    table = state.book.tickets
+    span = slice(batch.first_ticket, batch.first_ticket + len(batch.event.row_K))
+    passes_K, scored_K = table["passes"][span], table["scored"][span]
+    rule = wave_from_dict(batch.event.wave)
+    if rule is None or not len(passes_K):
+        return passes_K, scored_K
+    rollouts = state.book.rollouts
+    first = wave_ends(rule, batch.event.group_size)[0]
+    slot_KF = table["slot"][span][:, None] + np.arange(first)
+    outcome_KF = rollouts["outcome"][slot_KF]
+    counts_KF = rollouts["arrived"][slot_KF] & np.isin(rollouts["status"][slot_KF], [int(s) for s in COUNTED])
+    counts_KF &= ~np.isnan(outcome_KF)
+    in_waves_K = table["purpose"][span] == PURPOSE_CODE[Purpose.TRAIN]
+    passes_K = np.where(in_waves_K, np.where(counts_KF, outcome_KF, 0.0).sum(axis=1), passes_K)
+    return passes_K, np.where(in_waves_K, counts_KF.sum(axis=1), scored_K)
