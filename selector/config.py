@@ -29,6 +29,12 @@ Utility = Literal[
     "information",
     "knapsack",
     "pools",
+    "progress",
+    "difficulty",
+    "shortfall",
+    "staleness",
+    "insight",
+    "prompt_replay",
 ]
 Reads = Literal["belief", "mean", "draw", "shuffled"]
 Design = Literal["proportional", "top"]
@@ -58,6 +64,14 @@ class LifecycleConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """What moves numbers of the policy while the run goes on; see `selector.controllers`."""
+
+    name: str
+    options: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyConfig:
     """One selection policy with every part named: a preset is such a value, a request overrides parts of it.
 
@@ -77,6 +91,11 @@ class PolicyConfig:
     design: Design = "proportional"  # chances in proportion to the utility, or the largest utilities
     candidates: float | None = None  # for "top": so many times the places drawn at random to choose from; None: all
     lifecycle: LifecycleConfig | None = None  # None: no prompt ever rests
+    feature: str | None = None  # number of the pool's prompts that the utility looks at
+    staleness: float | None = None  # share that goes to the prompts that were not drawn for long, in [0, 1]
+    easy_weight: float | None = None  # worth of a prompt that passes too often, in [0, 1]
+    hard_weight: float | None = None  # of one that passes too seldom
+    controller: ControllerConfig | None = None  # None: every number stays as it is
 
     @property
     def empirical(self) -> bool:
@@ -153,6 +172,8 @@ class RunConfig:
         policy = dict(values["policy"])
         if policy.get("lifecycle") is not None:
             policy["lifecycle"] = LifecycleConfig(**policy["lifecycle"])
+        if policy.get("controller") is not None:
+            policy["controller"] = ControllerConfig(**policy["controller"])
         return cls(**{**values, "policy": PolicyConfig(**policy)})
 
     def config_hash(self) -> str:

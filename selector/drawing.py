@@ -14,12 +14,15 @@ from predictors.base import Beliefs
 from predictors.value import informative_probability
 from selector.claims import Claim, derive_claim
 from selector.config import RunConfig
+from selector.controlling import controlled_policy, numbers_in_force
 from selector.draw import DrawFrame, Drawn, DrawPlan, draw, draw_uniform
 from selector.errors import BatchConflict, RevisitImpossible
 from selector.events import BatchDrawn
 from selector.lifecycle import find_cohorts, review_rate, waking_rows
 from selector.observations import NUM_DIFFICULTY_BINS, observation_ranges
 from selector.policies import build_policy
+from selector.policies.base import FactPolicy
+from selector.progress import row_facts
 from selector.reading import read_beliefs
 from selector.reports import check_branch
 from selector.revisits import due_now, revisit_draws, waited
@@ -125,7 +128,9 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         due_N=due_revisits(state, period, lifecycle_N),
         waited_N=waited(state.revisit_position_N, state.train_draws, period) if period else None,
     )
-    policy = build_policy(config.policy, weights=config.weights, advantage=config.advantage)
+    controlled = numbers_in_force(state, refill=request.refill) if is_train else {}
+    in_force = controlled_policy(config.policy, controlled)
+    policy = build_policy(in_force, weights=config.weights, advantage=config.advantage)
     plan = DrawPlan(
         size=request.size,
         group_size=request.group_size,
@@ -148,7 +153,10 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     if is_train:
         seen = read_beliefs(beliefs, config.policy.reads, frame, plan)
         known_N = informative_N if seen is beliefs else None
-        utility_N = policy.utility(seen, group_size=request.group_size, informative_N=known_N)
+        if isinstance(policy, FactPolicy):
+            utility_N = policy.utility(seen, group_size=request.group_size, facts=row_facts(state))
+        else:
+            utility_N = policy.utility(seen, group_size=request.group_size, informative_N=known_N)
         if rules is not None:
             utility_N = utility_N * review_rate(lifecycle_N, state.rows["reviews_N"])
         drawn = draw(frame, utility_N, plan)
@@ -159,7 +167,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     else:
         drawn = draw_uniform(frame, plan)
     event = _record(state, request, frame, beliefs, informative_N, drawn, period, now)
-    return replace(event, woken=woken.tolist(), cohorts=cohorts)
+    return replace(event, woken=woken.tolist(), cohorts=cohorts, controlled=controlled)
 
 
 def _record(

@@ -29,6 +29,7 @@ from selector.events import (
 )
 from selector.fold import fold
 from selector.pool import PoolState, empty_pool
+from selector.progress import feature_column
 from selector.reports import Decision, Refusal, Report, decide
 from selector.restoring import find_checkpoint
 from selector.state import Checkpoint, RunState, make_estimator
@@ -76,7 +77,10 @@ class RunEngine:
 
     @classmethod
     def begin(cls, run: str, config: RunConfig, pool: PoolState) -> tuple[Self, list[Event]]:
-        """A new run and the first events of its log, applied already."""
+        """A new run and the first events of its log, applied already. Raises UnknownConfig for a feature that the pool
+        lacks.
+        """
+        feature_column(pool, config.policy.feature)
         engine = cls(run, config, config.config_hash())
         events: list[Event] = [
             RunBegun(run=run, config=config.to_dict(), config_hash=config.config_hash()),
@@ -180,7 +184,10 @@ class RunEngine:
         return self.state.restores[restore_id or ""]
 
     def configure(self, config: RunConfig) -> ConfigChanged | None:
-        """The event of a change in mid-run, None when nothing changes."""
+        """The event of a change in mid-run, None when nothing changes. Raises UnknownConfig for a feature that the pool
+        lacks.
+        """
+        feature_column(self.state.pool, config.policy.feature)
         config_hash = config.config_hash()
         if config_hash == self.state.config_hash:
             return None

@@ -99,6 +99,7 @@ class BatchDrawn(Event):
     digest: str
     woken: list[int] = field(default_factory=list)  # rows that had been mastered and by their belief no longer are
     cohorts: list[dict[str, Any]] = field(default_factory=list)  # mastered rows it could draw, `find_cohorts`
+    controlled: dict[str, float] = field(default_factory=dict)  # the controller's numbers that it was drawn under
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,13 @@ class LifecycleRequest(Request):
     groups: int | None = Field(default=None, ge=1, le=1_000_000)
 
 
+class ControllerRequest(Request):
+    """What moves numbers of the policy while the run goes on; options left out have their defaults."""
+
+    name: str
+    options: dict[str, Finite] = {}
+
+
 class PolicyRequest(Request):
     """A preset and the parts of it to override; parts left out keep the preset's value.
 
@@ -37,6 +44,12 @@ class PolicyRequest(Request):
             "information",
             "knapsack",
             "pools",
+            "progress",
+            "difficulty",
+            "shortfall",
+            "staleness",
+            "insight",
+            "prompt_replay",
         ]
         | None
     ) = None
@@ -49,6 +62,11 @@ class PolicyRequest(Request):
     design: Literal["proportional", "top"] | None = None
     candidates: Annotated[float, Field(allow_inf_nan=False, ge=1, le=1_000_000)] | None = None
     lifecycle: LifecycleRequest | None = None
+    feature: str | None = None
+    staleness: Share | None = None
+    easy_weight: Share | None = None
+    hard_weight: Share | None = None
+    controller: ControllerRequest | None = None
 
 
 class RunSettings(Request):
@@ -146,3 +164,4 @@ class RunInfo(Answer):
     states: dict[str, int]
     alarms: list[dict[str, object]]
     suspects: list[dict[str, object]]
+    controlled: dict[str, float] = {}

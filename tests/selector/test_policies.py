@@ -26,7 +26,15 @@ def make_beliefs(mean: list[float], variance: float = 0.0) -> Beliefs:
     )
 
 
-NEEDED = {"target": {"target": 0.3}, "band": {"low": 0.2, "high": 0.8}, "pools": {"low": 0.2, "high": 0.8}}
+NEEDED: dict[str, dict[str, Any]] = {
+    "target": {"target": 0.3},
+    "band": {"low": 0.2, "high": 0.8},
+    "pools": {"low": 0.2, "high": 0.8},
+    "difficulty": {"feature": "difficulty", "target": 0.3},
+    "shortfall": {"target": 0.5},
+    "staleness": {"staleness": 0.1},
+    "prompt_replay": {"low": 0.25, "high": 0.75},
+}
 """What a utility cannot do without."""
 
 

@@ -35,6 +35,15 @@ CLAIMS = {
     "pools": ClaimType.MODIFIED,
     "random-equal-rollouts": ClaimType.EXACT,
     "shuffled-scores": ClaimType.MODIFIED,
+    "adarft": ClaimType.EMPIRICAL,
+    "vcrl": ClaimType.MODIFIED,
+    "plr": ClaimType.MODIFIED,
+    "sfl": ClaimType.MODIFIED,
+    "dots": ClaimType.EMPIRICAL,
+    "vip": ClaimType.MODIFIED,
+    "insight": ClaimType.EMPIRICAL,
+    "prompt-replay": ClaimType.MODIFIED,
+    "random-equal-informative": ClaimType.EXACT,
 }
 
 
