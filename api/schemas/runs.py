@@ -20,7 +20,7 @@ class ControllerRequest(Request):
     """What moves numbers of the policy while the run goes on; options left out have their defaults."""
 
     name: str
-    options: dict[str, Finite] = {}
+    options: dict[str, Finite] = Field(default={})
 
 
 class PolicyRequest(Request):
@@ -164,4 +164,4 @@ class RunInfo(Answer):
     states: dict[str, int]
     alarms: list[dict[str, object]]
     suspects: list[dict[str, object]]
-    controlled: dict[str, float] = {}
+    controlled: dict[str, float] = Field(default={})

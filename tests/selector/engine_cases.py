@@ -12,11 +12,11 @@ import numpy as np
 
 from predictors.beta import probability_below
 from selector.config import PolicyConfig, RunConfig
+from selector.controlling import controlled_policy, numbers_in_force
 from selector.draw import DrawFrame, Drawn, DrawPlan, draw
 from selector.drawing import DrawRequest, due_revisits
 from selector.engine import RunEngine, StepRequest
 from selector.events import Event, PoolRevised, event_from_json
-from selector.controlling import controlled_policy, numbers_in_force
 from selector.policies import build_policy
 from selector.policies.base import FactPolicy
 from selector.pool import PoolState
@@ -335,8 +335,10 @@ def redraw(state: RunState, request: DrawRequest, period: int | None) -> Drawn:
         refill=request.refill,
     )
     seen = read_beliefs(seen, config.policy.reads, frame, plan)
-    facts = {"facts": row_facts(state)} if isinstance(policy, FactPolicy) else {}
-    utility_N = policy.utility(seen, group_size=request.group_size, **facts)
+    if isinstance(policy, FactPolicy):
+        utility_N = policy.utility(seen, group_size=request.group_size, facts=row_facts(state))
+    else:
+        utility_N = policy.utility(seen, group_size=request.group_size)
     if rules is not None:
         reviews_N = np.where(lifecycle_N >= Lifecycle.MASTERED, state.rows["reviews_N"], 0)
         utility_N = utility_N * 0.5 ** np.minimum(reviews_N, 6)
