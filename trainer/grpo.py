@@ -112,8 +112,11 @@ class Training:
             policy_version=index + 1,
             # Degenerate groups are trained on as well: their term of the mean is 0, and the mean counts them.
             trained=[group.ticket.ticket for group in groups if any(reward_of(r) is not None for r in group.rollouts)],
-            # A sum that is divided by the informative groups is not the weighted mean that the run's claim speaks of.
-            weights_applied=not divides_by_informative and all(ticket.weight is not None for ticket in batch.tickets),
+            # A sum that is divided by the informative groups, or that leaves rollouts out, is not the weighted mean
+            # that the run's claim speaks of.
+            weights_applied=not divides_by_informative
+            and self.config.loss.keep.rule == "all"
+            and all(ticket.weight is not None for ticket in batch.tickets),
             costs=costs,
         )
         self.at = self.at.after(groups)

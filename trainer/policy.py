@@ -15,13 +15,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Self
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, load_model, save_file, save_model
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from trainer.advantages import group_advantages
+from trainer.advantages import TOLERANCE, group_advantages
 from trainer.errors import InvalidRequest, MidbandError
+from trainer.finished.duplicate import duplicate_informative
+from trainer.finished.keeping import keep_rollouts
 from trainer.learner.model import load_learner
 from trainer.loss import Loss, policy_loss, sequence_coefficients
 from trainer.rollout.base import Rollout, RolloutGroup
@@ -29,6 +32,7 @@ from trainer.training.config import TrainConfig
 
 WEIGHTS_FILE, OPTIMIZER_FILE = "model.safetensors", "optimizer.safetensors"
 FORMAT = {"format": "pt"}  # what transformers asks of a file of weights
+FIGURES = ("loss", "gradient_norm", "clipped", "kl", "log_ratio")  # of one pass
 COUNTED = ("ok", "truncated")  # statuses of rollouts that the service counts, too
 
 
@@ -65,8 +69,17 @@ class Policy:
 
         `factor` multiplies the loss. Rollouts without an advantage, those of degenerate groups, are left out of the
         forward pass unless a KL term needs them, as their part of the loss is 0; they stay in its denominators, and
-        the optimizer steps also when no rollout is left. Raises MidbandError if a gradient is not a finite number.
+        the optimizer steps also when no rollout is left, unless `keep` would fill the batch with copies and too few
+        groups are informative: then nothing changes. Raises MidbandError if a gradient is not a finite number.
         """
+        rate = self._set_learning_rate(step)
+        if self.config.loss.keep.rule == "duplicate":
+            source = duplicate_informative(
+                np.array([is_informative(group) for group in groups]), np.random.default_rng([self.config.seed, step])
+            )
+            if source is None:
+                return {**dict.fromkeys(FIGURES, 0.0), "learning_rate": rate}
+            groups = [groups[place] for place in source.tolist()]
         rollouts, ticket_B, advantage_B = self._scored(groups)
         coefficient_B = factor * sequence_coefficients(
             ticket_B,
@@ -78,7 +91,6 @@ class Policy:
         )
         counted = (advantage_B != 0).tolist() if self.reference is None else [True] * len(rollouts)
         rows = [b for b, rollout in enumerate(rollouts) if counted[b] and rollout.completion_ids]
-        rate = self._set_learning_rate(step)
         self.model.train()
         with _keyed_generator(self.config.seed, step, self.model.device):
             passes = [
@@ -124,11 +136,18 @@ class Policy:
                         f"{len(rollout.logprobs)} log-probabilities: training needs an engine that gives one for each"
                     )
                 reward_KG[k, g] = math.nan if (reward := reward_of(rollout)) is None else reward
-        scored_KG = ~reward_KG.isnan()
-        advantage_KG = group_advantages(reward_KG, scored_KG, self.config.loss.advantage)
-        place_B2 = scored_KG.nonzero()
+        scored_KG, keep = ~reward_KG.isnan(), self.config.loss.keep
+        tokens_KG = np.zeros(reward_KG.shape, np.int64)
+        for k, group in enumerate(groups):
+            tokens_KG[k, : len(group.rollouts)] = [len(rollout.completion_ids) for rollout in group.rollouts]
+        kept = keep_rollouts(
+            keep.rule, reward_KG.numpy(), scored_KG.numpy(), tokens_KG, share=keep.share, threshold=keep.threshold
+        )
+        counted_KG = torch.from_numpy(kept.counted_KG)
+        advantage_KG = group_advantages(reward_KG, torch.from_numpy(kept.compared_KG), self.config.loss.advantage)
+        place_B2 = counted_KG.nonzero()
         rollouts = [groups[k].rollouts[g] for k, g in place_B2.tolist()]
-        return rollouts, place_B2[:, 0], advantage_KG[scored_KG]
+        return rollouts, place_B2[:, 0], advantage_KG[counted_KG]
 
     def _pass(
         self, rollouts: Sequence[Rollout], advantage_B: torch.Tensor, coefficient_B: torch.Tensor
@@ -195,6 +214,12 @@ def reward_of(rollout: Rollout) -> float | None:
     if rollout.outcome is None or rollout.status not in COUNTED:
         return None
     return rollout.outcome if rollout.reward is None else rollout.reward
+
+
+def is_informative(group: RolloutGroup) -> bool:
+    """Whether the rewards that count differ, by the tolerance of the advantages."""
+    rewards = [reward for rollout in group.rollouts if (reward := reward_of(rollout)) is not None]
+    return bool(rewards) and max(rewards) - min(rewards) > TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
