@@ -7,6 +7,7 @@ transport    the service inside this process                errors      everythi
 rollout/     engines that turn tickets into groups          replay/     policies compared on a record of outcomes
 training/    around the reference GRPO loop                 learner/    the small model that it trains, its puzzles
 demo/        that model trained under two policies          charts      what all pictures share
+finished/    which rollouts an update should see            past_groups earlier groups, to learn from again
 
 It sees the wire contract, `api.schemas`, and nothing else of the service.
 """

@@ -178,7 +178,8 @@ def test_another_policy_begins_anew_and_a_restore_to_before_it_does_too() -> Non
     session.checkpoint(3)
     session.configure(policy=override(PRESETS["adarft"].config, {"target": 0.25}))
 
-    assert (session.state.controlled, session.state.seen.any()) == ({}, False)
+    assert session.state.controlled == {}
+    assert not session.state.seen.any()
     assert session.draw(3, 4).event.controlled == {"target": 0.25}
     session.restore(3)
     assert session.draw(3, 4).event.controlled == {"target": 0.25}

@@ -1,5 +1,7 @@
 """Utilities by difficulty, movement, staleness, shortfall and reuse, by hand and against slow versions."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from selector.policies.staleness import ranks
 from tests.selector.test_policies import make_beliefs, make_policy
 
 
-def facts(**changes: object) -> RowFacts:
+def facts(**changes: Any) -> RowFacts:
     """Four prompts; the last is held out."""
     values: dict[str, object] = {
         "frame_N": np.array([True, True, True, False]),
@@ -22,7 +24,7 @@ def facts(**changes: object) -> RowFacts:
     return RowFacts(**(values | changes))  # type: ignore[arg-type]
 
 
-def utility(name: str, seen: RowFacts, mean: list[float] | None = None, **changes: object) -> list[float]:
+def utility(name: str, seen: RowFacts, mean: list[float] | None = None, **changes: Any) -> list[float]:
     policy = make_policy(name, **({"power": 1.0} | changes))
     assert isinstance(policy, FactPolicy)
     utility_N: list[float] = policy.utility(make_beliefs(mean or [0.5] * 4), group_size=4, facts=seen).tolist()
@@ -128,7 +130,7 @@ def test_a_prompt_comes_again_after_a_pause_fifteen_times_at_most_and_within_its
         ("pools", {"hard_weight": -0.1}, r"hard_weight must be in \[0, 1\], got -0.1"),
     ],
 )
-def test_a_part_that_is_missing_or_out_of_range_is_named(name: str, changes: dict[str, object], words: str) -> None:
+def test_a_part_that_is_missing_or_out_of_range_is_named(name: str, changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         make_policy(name, **changes)
 

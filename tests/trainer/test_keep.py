@@ -159,6 +159,7 @@ def test_a_run_that_keeps_a_part_says_that_no_weights_were_applied(tmp_path: Pat
     ("keep", "words"),
     [
         ({"rule": "all", "share": 0.5}, "share has no effect with rule 'all': leave it out"),
+        ({"rule": "pods", "memory": 8}, "memory has no effect with rule 'pods'"),
         ({"rule": "pods", "threshold": 0.5}, "threshold has no effect with rule 'pods'"),
         ({"rule": "pods", "share": 0.0}, "greater than 0"),
         ("best", "'pods'"),

@@ -10,10 +10,10 @@ from typing import Literal
 
 import numpy as np
 
-from trainer.finished import cppo, duplicate, gfpo, pods, vcrl
+from trainer.finished import cppo, duplicate, gfpo, pods, replay, vcrl
 from trainer.finished.claim import EVERYTHING, Claim
 
-Rule = Literal["all", "pods", "cppo", "gfpo-short", "gfpo-efficient", "vcrl", "duplicate"]
+Rule = Literal["all", "pods", "cppo", "gfpo-short", "gfpo-efficient", "vcrl", "duplicate", "popo"]
 CLAIMS: Mapping[Rule, Claim] = {
     "all": EVERYTHING,
     "pods": pods.CLAIM,
@@ -22,6 +22,7 @@ CLAIMS: Mapping[Rule, Claim] = {
     "gfpo-efficient": gfpo.CLAIM,
     "vcrl": vcrl.CLAIM,
     "duplicate": duplicate.CLAIM,
+    "popo": replay.CLAIM,
 }
 SHARED: frozenset[Rule] = frozenset({"pods", "cppo", "gfpo-short", "gfpo-efficient"})
 """Rules that keep a share of each group."""
@@ -53,7 +54,7 @@ def keep_rollouts(
     cppo      compared within the group, counted where kept
     gfpo-*    compared within the subset; the others are counted with an advantage of 0
     vcrl      groups below the threshold are counted with advantages of 0
-    all, duplicate    everything; copies are the caller's to make
+    all, duplicate, popo    everything; copies and past groups are the caller's to put in place
 
     ⌈share·n⌉ of a group's n scored rollouts are kept, LEAST at least. reward_KG: finite where scored.
     """

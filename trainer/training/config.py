@@ -83,11 +83,14 @@ class KeepSettings(Settings):
     rule: Rule = "all"
     share: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.5  # of each group, for rules that keep one
     threshold: Share = 0.8  # of `vcrl`
+    memory: AtLeast1 = 64  # past groups that `popo` holds
+    max_lag: AtLeast1 = 4  # versions of the policy that a past group of `popo` may be behind
 
     @model_validator(mode="after")
     def _has_no_idle_part(self) -> Self:
-        idle = ({"share"} if self.rule not in SHARED else set()) | ({"threshold"} if self.rule != "vcrl" else set())
-        given = sorted(idle & self.model_fields_set)
+        used = {"vcrl": {"threshold"}, "popo": {"memory", "max_lag"}}.get(self.rule, set())
+        used |= {"share"} if self.rule in SHARED else set()
+        given = sorted(self.model_fields_set - used - {"rule"})
         if given:
             raise ValueError(f"{given[0]} has no effect with rule {self.rule!r}: leave it out")
         return self

@@ -229,4 +229,4 @@ def test_what_each_rule_keeps_of_a_group() -> None:
     # 3 of 4 in variance: 1·3/4.
     assert of_first("vcrl") == [False] * 4
     assert of_first("vcrl", threshold=0.7) == [True] * 4
-    assert of_first("all") == of_first("duplicate") == [True] * 4
+    assert of_first("all") == of_first("duplicate") == of_first("popo") == [True] * 4
