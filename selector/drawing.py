@@ -18,11 +18,11 @@ from selector.controlling import controlled_policy, numbers_in_force
 from selector.draw import DrawFrame, Drawn, DrawPlan, draw, draw_uniform
 from selector.errors import BatchConflict, RevisitImpossible
 from selector.events import BatchDrawn
+from selector.facts import row_facts
 from selector.lifecycle import find_cohorts, review_rate, waking_rows
 from selector.observations import NUM_DIFFICULTY_BINS, observation_ranges
 from selector.policies import build_policy
 from selector.policies.base import FactPolicy
-from selector.progress import row_facts
 from selector.reading import read_beliefs
 from selector.reports import check_branch
 from selector.revisits import due_now, revisit_draws, waited

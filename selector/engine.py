@@ -27,9 +27,9 @@ from selector.events import (
     StepRecorded,
     TicketsExpired,
 )
+from selector.facts import feature_column
 from selector.fold import fold
 from selector.pool import PoolState, empty_pool
-from selector.progress import feature_column
 from selector.reports import Decision, Refusal, Report, decide
 from selector.restoring import find_checkpoint
 from selector.state import Checkpoint, RunState, make_estimator

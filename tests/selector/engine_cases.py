@@ -17,10 +17,10 @@ from selector.draw import DrawFrame, Drawn, DrawPlan, draw
 from selector.drawing import DrawRequest, due_revisits
 from selector.engine import RunEngine, StepRequest
 from selector.events import Event, PoolRevised, event_from_json
+from selector.facts import row_facts
 from selector.policies import build_policy
 from selector.policies.base import FactPolicy
 from selector.pool import PoolState
-from selector.progress import row_facts
 from selector.reading import read_beliefs
 from selector.replay import MemoryArchive, replay
 from selector.reports import Decision, GroupIn, Report, RolloutIn

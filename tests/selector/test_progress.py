@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selector.errors import UnknownConfig
-from selector.progress import rate, row_facts
+from selector.facts import row_facts
+from selector.progress import rate
 from selector.snapshot import restore_snapshot, snapshot
 from selector.types import Purpose
 from tests.selector.engine_cases import Session, make_config, make_policy, make_pool

@@ -145,6 +145,9 @@ def test_pool_weights_never_close_a_pool_and_leave_one_alone_that_was_not_seen()
     assert controller.after(BEGINNINGS["pool_weights"], replace(seen, low_groups=5, low_informative=5))[
         "hard_weight"
     ] == pytest.approx(6 / 7 / (98 / 100))
+    # A pool that yields more than the middle one is worth no more than it.
+    richer = replace(seen, middle_informative=48, low_groups=98, low_informative=98)
+    assert controller.after(BEGINNINGS["pool_weights"], richer)["hard_weight"] == 1.0
 
 
 @pytest.mark.parametrize(
