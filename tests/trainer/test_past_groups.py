@@ -69,13 +69,13 @@ def test_the_clip_is_about_the_weights_at_the_start_of_the_update_and_not_those_
 
     # Token 0 by the importance of 3, at a ratio of 1; token 1 held at 1.2 by its ratio of 5, times 2.
     importance = torch.tensor([[3.0, 2.0]])
-    decoupled = policy_loss(now, old, mask, one, one, **bounds, importance_BT=importance)  # type: ignore[arg-type]
+    decoupled = policy_loss(now, old, mask, one, one, **bounds, importance_BT=importance)
     assert float(decoupled.total) == pytest.approx(-(3.0 * 1.0 + 2.0 * 1.2))
     kl: dict[str, Any] = {"reference_BT": now + 0.5, "kl_coefficient": 0.3, **bounds}
     plain, weighted = (policy_loss(now, old, mask, one * 0, one, **kl, importance_BT=v) for v in (None, importance))
     assert float(plain.total) == float(weighted.total) > 0
     behind = policy_loss(now, old, mask & torch.tensor([[True, False]]), one, one, **bounds,
-                         importance_BT=torch.tensor([[3.0, math.inf]]))  # type: ignore[arg-type]  # fmt: skip
+                         importance_BT=torch.tensor([[3.0, math.inf]]))  # fmt: skip
     assert float(behind.total) == -3.0
 
 

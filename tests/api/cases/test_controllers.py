@@ -44,6 +44,22 @@ def test_a_run_shows_what_its_controller_has_come_to(http: Http) -> None:
     assert thresholds == [0.3, 0.8, 0.8]
 
 
+def test_numbers_go_back_with_a_restore_and_survive_a_change_of_the_pool(http: Http) -> None:
+    http.pool(prompts(20))
+    http.run(policy={"preset": "vcrl", "controller": {"name": "vcrl", "options": {"steps": 2}}})
+    http.draw(0, 4)
+    http.post("/v1/runs/r/checkpoints", {"step": 1})
+    http.pool(prompts(24))
+    later = [http.draw(index, 4) for index in (1, 2)]
+    assert http.info()["controlled"]["threshold"] == 0.8
+    http.post("/v1/runs/r/restore", {"step": 1})
+
+    assert http.info()["controlled"]["draws"] == 0
+    again = [http.draw(index, 4) for index in (1, 2)]
+    assert http.info()["controlled"]["threshold"] == 0.8
+    assert [len(batch["tickets"]) for batch in (*later, *again)] == [4] * 4
+
+
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
