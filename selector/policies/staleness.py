@@ -16,7 +16,7 @@ from selector.policies.base import FactPolicy, RowFacts, check_power
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staleness(FactPolicy):
     """u = (1−s)·h/Σh + s·a/Σa over the frame: h = (1/rank of E[|A|])^power, a the train draws since a prompt was last
-    drawn, s `staleness` (Prioritized Level Replay, arXiv 2010.03934, equations 1 to 3; power is 1/temperature).
+    drawn, s `staleness` (Prioritized Level Replay, arXiv 2010.03934; power is 1/temperature).
 
     Ranks and not scores, so that no scale of rewards matters; equal scores share the best of their ranks. The method
     scores a level by the mean size of its advantages, too, those of a value network where ours are the group's.
