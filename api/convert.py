@@ -7,7 +7,7 @@ from typing import Any
 from api import schemas
 from api.errors import InvalidRequest
 from predictors.registry import build_estimator
-from selector.config import BudgetConfig, LifecycleConfig, PolicyConfig, RunConfig
+from selector.config import BudgetConfig, ControllerConfig, LifecycleConfig, PolicyConfig, RunConfig
 from selector.drawing import DrawRequest
 from selector.engine import StepRequest
 from selector.errors import ReportInvalid, UnknownConfig
@@ -52,6 +52,8 @@ def to_policy(request: schemas.PolicyRequest) -> PolicyConfig:
     overrides = {name: getattr(request, name) for name in _POLICY_FIELDS if getattr(request, name) is not None}
     if request.lifecycle is not None:
         overrides["lifecycle"] = LifecycleConfig(**request.lifecycle.model_dump(exclude_none=True))
+    if request.controller is not None:
+        overrides["controller"] = ControllerConfig(**request.controller.model_dump())
     try:
         if request.budget is not None:
             overrides["budget"] = BudgetConfig(**request.budget.model_dump())

@@ -70,6 +70,7 @@ def run_info(state: RunState) -> dict[str, Any]:
         "num_alarms": len(alarms),
         "suspects": [{"prompt": state.pool.keys[s.row], **_suspect(s)} for s in suspects],
         "num_suspects": num_suspects,
+        "controlled": state.controlled,
     }
 
 
@@ -161,6 +162,7 @@ def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] |
         "frame": event.frame,
         "eligible": event.eligible,
         "blocked": event.blocked,
+        "suggested_size": _whole(event.controlled.get("suggested_size")),
         "tickets": tickets,
     }
 
@@ -183,6 +185,7 @@ def complete_batch(state: RunState, request: DrawRequest) -> dict[str, Any]:
         "frame": int(np.count_nonzero(state.frame_N)),
         "eligible": 0,
         "blocked": 0,
+        "suggested_size": None,
         "tickets": [],
     }
 
@@ -381,6 +384,10 @@ def _verdict(state: RunState, ticket: int) -> bool | None:
 
 def _known(value: int) -> int | None:
     return None if value < 0 else value
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
 
 
 def _share(part: int, whole: int) -> float | None:

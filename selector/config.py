@@ -32,6 +32,12 @@ Utility = Literal[
     "knapsack",
     "pools",
     "keep",
+    "progress",
+    "difficulty",
+    "shortfall",
+    "staleness",
+    "insight",
+    "prompt_replay",
 ]
 BudgetRule = Literal["fixed", "neyman", "knapsack"]
 Reads = Literal["belief", "mean", "draw", "shuffled"]
@@ -86,6 +92,14 @@ class BudgetConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """What moves numbers of the policy while the run goes on; see `selector.controllers`."""
+
+    name: str
+    options: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyConfig:
     """One selection policy with every part named: a preset is such a value, a request overrides parts of it.
 
@@ -111,6 +125,11 @@ class PolicyConfig:
     budget: BudgetConfig | None = None  # None: every ticket has the same number of rollouts
     wave: WaveConfig | None = None  # None: every ticket runs its whole group
     refill: RefillConfig | None = None  # None: degenerate groups are not replaced
+    feature: str | None = None  # number of the pool's prompts that the utility looks at
+    staleness: float | None = None  # share that goes to the prompts that were not drawn for long, in [0, 1]
+    easy_weight: float | None = None  # worth of a prompt that passes too often, in [0, 1]
+    hard_weight: float | None = None  # of one that passes too seldom
+    controller: ControllerConfig | None = None  # None: every number stays as it is
 
     @property
     def sampler(self) -> Sampler | None:
@@ -218,6 +237,8 @@ class RunConfig:
         policy["wave"] = wave_from_dict(policy.get("wave"))
         if policy.get("refill") is not None:
             policy["refill"] = RefillConfig(**policy["refill"])
+        if policy.get("controller") is not None:
+            policy["controller"] = ControllerConfig(**policy["controller"])
         return cls(**{**values, "policy": PolicyConfig(**policy)})
 
     def config_hash(self) -> str:

@@ -15,12 +15,15 @@ from predictors.value import informative_probability
 from selector.budget import spread_rollouts
 from selector.claims import Claim, derive_claim
 from selector.config import BudgetConfig, RunConfig
+from selector.controlling import controlled_policy, numbers_in_force
 from selector.draw import DrawFrame, Drawn, DrawPlan, draw, draw_uniform
 from selector.errors import BatchConflict, RevisitImpossible
 from selector.events import BatchDrawn
+from selector.facts import row_facts
 from selector.lifecycle import find_cohorts, review_rate, waking_rows
 from selector.observations import NUM_DIFFICULTY_BINS, observation_ranges
 from selector.policies import build_policy
+from selector.policies.base import FactPolicy
 from selector.reading import read_beliefs
 from selector.reports import check_branch
 from selector.revisits import due_now, revisit_draws, waited
@@ -137,7 +140,9 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         waited_N=_waited(state, due_N, period),
         stratum_N=_strata(state) if config.policy.quotas else None,
     )
-    policy = build_policy(config.policy, weights=config.weights, advantage=config.advantage)
+    controlled = numbers_in_force(state, refill=request.refill) if is_train else {}
+    in_force = controlled_policy(config.policy, controlled)
+    policy = build_policy(in_force, weights=config.weights, advantage=config.advantage)
     plan = DrawPlan(
         size=request.size,
         group_size=request.group_size,
@@ -162,7 +167,10 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     if is_train:
         seen = read_beliefs(beliefs, config.policy.reads, frame, plan)
         known_N = informative_N if seen is beliefs else None
-        utility_N = policy.utility(seen, group_size=request.group_size, informative_N=known_N)
+        if isinstance(policy, FactPolicy):
+            utility_N = policy.utility(seen, group_size=request.group_size, facts=row_facts(state))
+        else:
+            utility_N = policy.utility(seen, group_size=request.group_size, informative_N=known_N)
         if rules is not None:
             utility_N = utility_N * review_rate(lifecycle_N, state.rows["reviews_N"])
         drawn = draw(frame, utility_N, plan)
@@ -177,7 +185,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         event = spread(event, config.policy.budget)
     rule = config.policy.wave if is_train else None
     wave = None if rule is None else asdict(rule)
-    return replace(event, woken=woken.tolist(), cohorts=cohorts, wave=wave)
+    return replace(event, woken=woken.tolist(), cohorts=cohorts, wave=wave, controlled=controlled)
 
 
 def spread(event: BatchDrawn, budget: BudgetConfig) -> BatchDrawn:

@@ -27,6 +27,7 @@ from selector.events import (
     StepRecorded,
     TicketsExpired,
 )
+from selector.facts import feature_column
 from selector.fold import fold
 from selector.ledger import compared
 from selector.pool import PoolState, empty_pool
@@ -78,7 +79,10 @@ class RunEngine:
 
     @classmethod
     def begin(cls, run: str, config: RunConfig, pool: PoolState) -> tuple[Self, list[Event]]:
-        """A new run and the first events of its log, applied already."""
+        """A new run and the first events of its log, applied already. Raises UnknownConfig for a feature that the pool
+        lacks.
+        """
+        feature_column(pool, config.policy.feature)
         engine = cls(run, config, config.config_hash())
         events: list[Event] = [
             RunBegun(run=run, config=config.to_dict(), config_hash=config.config_hash()),
@@ -186,7 +190,10 @@ class RunEngine:
         return self.state.restores[restore_id or ""]
 
     def configure(self, config: RunConfig) -> ConfigChanged | None:
-        """The event of a change in mid-run, None when nothing changes."""
+        """The event of a change in mid-run, None when nothing changes. Raises UnknownConfig for a feature that the pool
+        lacks.
+        """
+        feature_column(self.state.pool, config.policy.feature)
         config_hash = config.config_hash()
         if config_hash == self.state.config_hash:
             return None

@@ -103,6 +103,7 @@ class BatchDrawn(Event):
     spent: dict[str, float | None] = field(default_factory=dict)  # before a held-out draw, `Ledger.spent`
     group_size_K: np.ndarray | None = None  # int32 rollouts by ticket; None: `group_size` each
     wave: dict[str, Any] | None = None  # WaveConfig that its train tickets are under, whatever the run's is later
+    controlled: dict[str, float] = field(default_factory=dict)  # the controller's numbers that it was drawn under
 
     @property
     def rollouts_K(self) -> np.ndarray:

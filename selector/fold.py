@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from predictors.base import Observations
-from selector import lifecycle, restoring
+from selector import lifecycle, progress, restoring
 from selector.config import RunConfig
+from selector.controlling import count_groups, fold_numbers
 from selector.drawing import due_revisits
 from selector.events import (
     BatchDrawn,
@@ -57,8 +58,10 @@ def fold(state: RunState, event: Event) -> None:
     state.seq += 1
     match event:
         case RunBegun() | ConfigChanged():
-            rules = state.config.policy.lifecycle
+            rules, policy = state.config.policy.lifecycle, state.config.policy
             state.config = RunConfig.from_dict(event.config)
+            if state.config.policy != policy:
+                state.begin_controller()
             if state.config.policy.lifecycle != rules:
                 state.wake_all()
                 state.quarantined_N[:] = False
@@ -148,6 +151,8 @@ def _observe(state: RunState, ordinals: np.ndarray) -> None:
             version_B=table["reported_version"][ticket_B],
         )
     )
+    progress.rate(state.rows, rows, table["passes"][ordinals] / table["scored"][ordinals])
+    count_groups(state, ordinals)
     _move(state, ordinals)
 
 
@@ -234,6 +239,7 @@ def _draw(state: RunState, event: BatchDrawn) -> None:
 
 def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
     """Credits, overdue revisits and counters: the part of a train draw that is not in its tickets."""
+    fold_numbers(state, event.controlled, refill=event.refill)
     frame_N = state.frame_N
     if state.config.policy.lifecycle is not None:
         state.rows["lifecycle_N"][event.woken] = Lifecycle.ACTIVE

@@ -32,6 +32,8 @@ def fold_restored(state: RunState, event: Restored) -> None:
     state.rewind(event.rewound, beliefs=event.beliefs == "rewind")
     if event.beliefs == "rewind" and position < state.lifecycle_start:
         state.wake_all()  # what rested at the checkpoint did by other rules
+    if position < state.controller_start:
+        state.begin_controller()  # the numbers at the checkpoint are another policy's
     reissued = _return_open_tickets(state, event)
     for batch in state.batches:
         if batch.alive and _is_freed(state, batch.first_ticket, len(batch.event.row_K), event):

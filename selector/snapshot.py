@@ -34,7 +34,7 @@ _BATCH_ARRAYS = (
     "variance_K",
     "informative_K",
 )
-_PLAIN = ("seq", "branch", "segment_start", "lifecycle_start", "completed")
+_PLAIN = ("seq", "branch", "segment_start", "lifecycle_start", "controller_start", "completed")
 
 
 def pack(arrays: Mapping[str, np.ndarray], document: Mapping[str, Any]) -> bytes:

@@ -13,6 +13,7 @@ import numpy as np
 from predictors.base import Beliefs, Estimator
 from predictors.registry import build_estimator
 from selector.config import RunConfig
+from selector.controllers.base import COUNTS
 from selector.errors import SnapshotDamaged
 from selector.events import BatchDrawn, RefusedEvidence
 from selector.ledger import Ledger
@@ -36,8 +37,13 @@ ROW_COLUMNS: dict[str, type[np.generic]] = {
     "same_N": np.int32,  # groups in a row that scored all alike, and like each other
     "score_N": np.float64,  # that score
     "mastered_draw_N": np.int64,  # 1 + train draws before it was last mastered, 0 when it never was
+    "rated_N": np.int32,  # groups in the two averages of its shares passed, `selector.progress`
+    "fast_N": np.float32,  # the one that forgets sooner
+    "slow_N": np.float32,
 }
-WITH_BELIEFS = ("lifecycle_N", "failed_N", "reviews_N", "mastered_draw_N")  # kept by a restore that keeps beliefs
+# Kept by a restore that keeps beliefs.
+WITH_BELIEFS = ("lifecycle_N", "failed_N", "reviews_N", "mastered_draw_N", "rated_N", "fast_N", "slow_N")
+CONTROLLED = "controlled."  # prefix of the controller's numbers in what a restore takes back
 COUNTERS = ("policy_version", "belief_version", "step", "train_draws", "revisit_draws", "dry_draws", "last_change")
 
 
@@ -85,7 +91,10 @@ class RunState:
     last_change: int = 0  # seq of the last event that a restore could discard
     segment_start: int = 0  # seq at which the current configuration began
     lifecycle_start: int = 0  # seq at which prompts began to rest by the rules of now
+    controller_start: int = 0  # seq at which the controller of now began
     completed: bool = False
+    controlled: dict[str, float] = field(default_factory=dict)  # the controller's numbers at the last train draw
+    seen: np.ndarray = field(default_factory=lambda: np.zeros(len(COUNTS)))  # what came back since, as it counts
     rows: dict[str, np.ndarray] = field(default_factory=dict)
     in_flight_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     revisit_position_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -139,6 +148,12 @@ class RunState:
         self.rows["mastered_draw_N"][:] = 0
         self.lifecycle_start = self.seq
 
+    def begin_controller(self) -> None:
+        """The controller's numbers are not those of the policy of now: it begins anew."""
+        self.controlled = {}
+        self.seen = np.zeros(len(COUNTS))
+        self.controller_start = self.seq
+
     def see_version(self, policy_version: int) -> None:
         """A draw or step named this version of the policy; versions never go back but by a restore."""
         self.policy_version = max(self.policy_version, policy_version)
@@ -171,6 +186,8 @@ class RunState:
         return {
             **{name: self.rows[name].copy() for name in ROW_COLUMNS},
             "counters": np.array([getattr(self, name) for name in COUNTERS], np.int64),
+            "seen": self.seen.copy(),
+            **{f"{CONTROLLED}{name}": np.array([value]) for name, value in self.controlled.items()},
             **{f"estimator.{name}": array.copy() for name, array in self.estimator.state().items()},
         }
 
@@ -187,6 +204,10 @@ class RunState:
         for name, value in zip(COUNTERS, saved["counters"].tolist(), strict=True):
             if beliefs or name != "belief_version":
                 setattr(self, name, value)
+        self.controlled = {
+            k.removeprefix(CONTROLLED): v[0].item() for k, v in saved.items() if k.startswith(CONTROLLED)
+        }
+        self.seen = np.array(saved.get("seen", np.zeros(len(COUNTS))))
         # Draws that count anew: what was mastered in those that are lost was so before the next one.
         np.minimum(self.rows["mastered_draw_N"], self.train_draws + 1, out=self.rows["mastered_draw_N"])
         if beliefs:

@@ -8,6 +8,7 @@ rollout/     engines that turn tickets into groups          replay/     policies
 training/    around the reference GRPO loop                 learner/    the small model that it trains, its puzzles
 demo/        that model trained under two policies          charts      what all pictures share
 selection/   drawn batches as data sets and samplers        adapters/   other people's trainers, a file for each
+finished/    which rollouts an update should see            past_groups earlier groups, to learn from again
 
 It sees the wire contract, `api.schemas`, and nothing else of the service.
 """

@@ -116,8 +116,11 @@ class Training:
             policy_version=index + 1,
             # Degenerate groups are trained on as well: their term of the mean is 0, and the mean counts them.
             trained=[group.ticket.ticket for group in trained if any(reward_of(r) is not None for r in group.rollouts)],
-            # A sum that is divided by the informative groups is not the weighted mean that the run's claim speaks of.
-            weights_applied=not divides_by_informative and all(group.ticket.weight is not None for group in groups),
+            # A sum that is divided by the informative groups, or that leaves rollouts out, is not the weighted mean
+            # that the run's claim speaks of.
+            weights_applied=not divides_by_informative
+            and self.config.loss.keep.rule == "all"
+            and all(group.ticket.weight is not None for group in groups),
             costs=costs | {"environment": environment_of(self.config)},
         )
         self.at = self.at.after(groups)

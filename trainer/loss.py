@@ -84,10 +84,14 @@ def policy_loss(
     clip_high: float,
     reference_BT: torch.Tensor | None = None,
     kl_coefficient: float = 0.0,
+    importance_BT: torch.Tensor | None = None,
 ) -> Loss:
     """Σ_b c_b Σ_t l_bt over the tokens that `mask_BT` keeps, with A the advantage and ρ = e^(logp − old logp):
 
-        l = −min(ρ A, clip(ρ, 1 − clip_low, 1 + clip_high) A)  +  β ρ (e^d − d − 1),   d = reference logp − logp
+        l = −v min(ρ A, clip(ρ, 1 − clip_low, 1 + clip_high) A)  +  β ρ (e^d − d − 1),   d = reference logp − logp
+
+    v, `importance_BT`, is 1 for the old policy's own samples. For tokens that another policy sampled it is the old
+    policy's probability over that one's, so that the clip stays about the old policy (decoupled, arXiv 2110.00641).
 
     A higher `clip_high` than `clip_low` lets rare tokens grow further (DAPO, arXiv 2503.14476, equation 10). The second
     term estimates KL(policy ‖ reference) by k3, which is never negative (Schulman, "Approximating KL divergence"); β is
@@ -111,6 +115,8 @@ def policy_loss(
     free_BT = ratio_BT * advantage_B1
     held_BT = ratio_BT.clamp(1 - clip_low, 1 + clip_high) * advantage_B1
     token_loss_BT = -torch.minimum(free_BT, held_BT)
+    if importance_BT is not None:
+        token_loss_BT = torch.where(mask_BT, importance_BT, 0.0) * token_loss_BT
     kl_BT = torch.zeros_like(logp_BT)
     if reference_BT is not None:
         difference_BT = torch.where(mask_BT, reference_BT - logp_BT, 0.0)

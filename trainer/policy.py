@@ -15,20 +15,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Self
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, load_model, save_file, save_model
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from trainer.advantages import group_advantages
+from trainer.advantages import TOLERANCE, group_advantages
 from trainer.errors import InvalidRequest, MidbandError
+from trainer.finished.duplicate import duplicate_informative
+from trainer.finished.keeping import keep_rollouts
+from trainer.finished.replay import Replayed
 from trainer.learner.model import load_learner
 from trainer.loss import Loss, policy_loss, sequence_coefficients
+from trainer.past_groups import PastGroups
 from trainer.rollout.base import Rollout, RolloutGroup
 from trainer.training.config import TrainConfig
 
 WEIGHTS_FILE, OPTIMIZER_FILE = "model.safetensors", "optimizer.safetensors"
 FORMAT = {"format": "pt"}  # what transformers asks of a file of weights
+FIGURES = ("loss", "gradient_norm", "clipped", "kl", "log_ratio")  # of one pass
 COUNTED = ("ok", "truncated")  # statuses of rollouts that the service counts, too
 
 
@@ -40,7 +46,8 @@ class Policy:
         # The KL term is against the weights of the start: the model comes with them even when a checkpoint follows.
         self.reference = copy.deepcopy(model).requires_grad_(False) if config.loss.kl_coefficient else None
         self.parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-        settings = config.optimizer
+        keep, settings = config.loss.keep, config.optimizer
+        self.past = PastGroups(keep.memory, keep.max_lag) if keep.rule == "popo" else None
         self.optimizer = torch.optim.AdamW(
             list(self.parameters.values()),
             lr=settings.learning_rate,
@@ -65,8 +72,20 @@ class Policy:
 
         `factor` multiplies the loss. Rollouts without an advantage, those of degenerate groups, are left out of the
         forward pass unless a KL term needs them, as their part of the loss is 0; they stay in its denominators, and
-        the optimizer steps also when no rollout is left. Raises MidbandError if a gradient is not a finite number.
+        the optimizer steps also when no rollout is left, unless `keep` would fill the batch with copies and too few
+        groups are informative: then nothing changes. Raises MidbandError if a gradient is not a finite number.
         """
+        rate = self._set_learning_rate(step)
+        if self.config.loss.keep.rule == "duplicate":
+            source = duplicate_informative(
+                np.array([is_informative(group) for group in groups]), np.random.default_rng([self.config.seed, step])
+            )
+            if source is None:
+                return {**dict.fromkeys(FIGURES, 0.0), "learning_rate": rate}
+            groups = [groups[place] for place in source.tolist()]
+        replayed: list[Replayed] = []
+        if self.past is not None:
+            groups, replayed = self.past.fill(groups, [is_informative(group) for group in groups], version=step)
         rollouts, ticket_B, advantage_B = self._scored(groups)
         coefficient_B = factor * sequence_coefficients(
             ticket_B,
@@ -78,16 +97,22 @@ class Policy:
         )
         counted = (advantage_B != 0).tolist() if self.reference is None else [True] * len(rollouts)
         rows = [b for b, rollout in enumerate(rollouts) if counted[b] and rollout.completion_ids]
-        rate = self._set_learning_rate(step)
+        chosen = [rollouts[b] for b in rows]
+        places = {one.place for one in replayed}
+        importance = self._bring_up_to_date(chosen, [int(ticket_B[b]) in places for b in rows]) if places else None
         self.model.train()
         with _keyed_generator(self.config.seed, step, self.model.device):
             passes = [
-                self._pass([rollouts[b] for b in rows], advantage_B[rows], coefficient_B[rows])
+                self._pass(chosen, advantage_B[rows], coefficient_B[rows], importance)
                 for _ in range(self.config.optimizer.passes)
             ]
         self.model.eval()
         # The first pass says how the sampler's probabilities agree with ours, the last what the clip came to hold.
-        return {**passes[-1], "log_ratio": passes[0]["log_ratio"], "loss": passes[0]["loss"], "learning_rate": rate}
+        figures = {**passes[-1], "log_ratio": passes[0]["log_ratio"], "loss": passes[0]["loss"], "learning_rate": rate}
+        if self.past is not None:
+            lags = [one.lag for one in replayed]
+            figures |= {"replayed": float(len(lags)), "replay_lag": sum(lags) / max(len(lags), 1)}
+        return figures
 
     def save(self, folder: Path) -> None:
         """Write the model in transformers' format and the optimizer's tensors beside it."""
@@ -101,9 +126,13 @@ class Policy:
             {f"{name}/{key}": value for name, one in self.parameters.items() for key, value in state[one].items()},
             folder / OPTIMIZER_FILE,
         )
+        if self.past is not None:
+            self.past.save(folder)
 
     def load(self, folder: Path) -> None:
-        """Take weights and optimizer from a folder that `save` wrote, to the bit."""
+        """Take weights, optimizer and past groups from a folder that `save` wrote, to the bit."""
+        if self.past is not None:
+            self.past.load(folder)
         load_model(self.model, folder / WEIGHTS_FILE, device=str(self.model.device))
         self.optimizer.state.clear()
         for place, value in load_file(folder / OPTIMIZER_FILE).items():
@@ -124,14 +153,25 @@ class Policy:
                         f"{len(rollout.logprobs)} log-probabilities: training needs an engine that gives one for each"
                     )
                 reward_KG[k, g] = math.nan if (reward := reward_of(rollout)) is None else reward
-        scored_KG = ~reward_KG.isnan()
-        advantage_KG = group_advantages(reward_KG, scored_KG, self.config.loss.advantage)
-        place_B2 = scored_KG.nonzero()
+        scored_KG, keep = ~reward_KG.isnan(), self.config.loss.keep
+        tokens_KG = np.zeros(reward_KG.shape, np.int64)
+        for k, group in enumerate(groups):
+            tokens_KG[k, : len(group.rollouts)] = [len(rollout.completion_ids) for rollout in group.rollouts]
+        kept = keep_rollouts(
+            keep.rule, reward_KG.numpy(), scored_KG.numpy(), tokens_KG, share=keep.share, threshold=keep.threshold
+        )
+        counted_KG = torch.from_numpy(kept.counted_KG)
+        advantage_KG = group_advantages(reward_KG, torch.from_numpy(kept.compared_KG), self.config.loss.advantage)
+        place_B2 = counted_KG.nonzero()
         rollouts = [groups[k].rollouts[g] for k, g in place_B2.tolist()]
-        return rollouts, place_B2[:, 0], advantage_KG[scored_KG]
+        return rollouts, place_B2[:, 0], advantage_KG[counted_KG]
 
     def _pass(
-        self, rollouts: Sequence[Rollout], advantage_B: torch.Tensor, coefficient_B: torch.Tensor
+        self,
+        rollouts: Sequence[Rollout],
+        advantage_B: torch.Tensor,
+        coefficient_B: torch.Tensor,
+        importance: Sequence[Sequence[float]] | None,
     ) -> dict[str, float]:
         """One pass over these rollouts, in pieces that fit into memory, and one optimizer step."""
         settings, loss, device = self.config.optimizer, self.config.loss, self.model.device
@@ -153,6 +193,9 @@ class Policy:
                 clip_high=loss.clip_high,
                 reference_BT=reference_BT,
                 kl_coefficient=loss.kl_coefficient,
+                importance_BT=None
+                if importance is None
+                else _padded([torch.tensor(row) for row in importance[place]]).to(device),
             )
             torch.autograd.backward(part.total)
             parts.append(replace(part, total=part.total.detach()))
@@ -168,6 +211,24 @@ class Policy:
             "kl": sum(float(part.kl_sum) for part in parts) / max(num_tokens, 1),
             "log_ratio": sum(float(part.log_ratio_sum) for part in parts) / max(num_tokens, 1),
         }
+
+    def _bring_up_to_date(self, rollouts: list[Rollout], is_replayed: Sequence[bool]) -> list[Sequence[float]]:
+        """Gives replayed rollouts, in place, the log-probabilities of the weights of now; returns for every rollout by
+        how much its tokens are likelier under those than under the weights that made them, 1 for fresh ones.
+        """
+        importance: list[Sequence[float]] = [[1.0] * len(rollout.completion_ids) for rollout in rollouts]
+        rows = [b for b, replayed in enumerate(is_replayed) if replayed]
+        size = self.config.optimizer.microbatch
+        for start in range(0, len(rows), size):
+            piece = rows[start : start + size]
+            tokens = _Tokens.of([rollouts[b] for b in piece], self.model.device)
+            with torch.no_grad():
+                now_BT = self._logp(self.model, tokens)
+            ratio_BT = (now_BT - tokens.sampled_logp_BT).exp()
+            for b, now_T, ratio_T in zip(piece, now_BT.tolist(), ratio_BT.tolist(), strict=True):
+                length = len(rollouts[b].completion_ids)
+                rollouts[b], importance[b] = replace(rollouts[b], logprobs=now_T[:length]), ratio_T[:length]
+        return importance
 
     def _logp(self, model: PreTrainedModel, tokens: "_Tokens") -> torch.Tensor:
         """(B, T) log-probabilities of the answers' tokens, at the temperature they were sampled with."""
@@ -195,6 +256,12 @@ def reward_of(rollout: Rollout) -> float | None:
     if rollout.outcome is None or rollout.status not in COUNTED:
         return None
     return rollout.outcome if rollout.reward is None else rollout.reward
+
+
+def is_informative(group: RolloutGroup) -> bool:
+    """Whether the rewards that count differ, by the tolerance of the advantages."""
+    rewards = [reward for rollout in group.rollouts if (reward := reward_of(rollout)) is not None]
+    return bool(rewards) and max(rewards) - min(rewards) > TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,7 @@ class Batch(Answer):
     frame: int
     eligible: int
     blocked: int
+    suggested_size: int | None = None
     tickets: list[Ticket]
 
 

@@ -44,6 +44,13 @@ class RefillRequest(Request):
     cancel_yield: bool | None = None
 
 
+class ControllerRequest(Request):
+    """What moves numbers of the policy while the run goes on; options left out have their defaults."""
+
+    name: str
+    options: dict[str, Finite] = Field(default={})
+
+
 class PolicyRequest(Request):
     """A preset and the parts of it to override; parts left out keep the preset's value.
 
@@ -66,6 +73,12 @@ class PolicyRequest(Request):
             "knapsack",
             "pools",
             "keep",
+            "progress",
+            "difficulty",
+            "shortfall",
+            "staleness",
+            "insight",
+            "prompt_replay",
         ]
         | None
     ) = None
@@ -84,6 +97,11 @@ class PolicyRequest(Request):
     budget: BudgetRequest | None = None
     wave: WaveRequest | None = None
     refill: RefillRequest | None = None
+    feature: str | None = None
+    staleness: Share | None = None
+    easy_weight: Share | None = None
+    hard_weight: Share | None = None
+    controller: ControllerRequest | None = None
 
 
 class RunSettings(Request):
@@ -182,3 +200,4 @@ class RunInfo(Answer):
     states: dict[str, int]
     alarms: list[dict[str, object]]
     suspects: list[dict[str, object]]
+    controlled: dict[str, float] = Field(default={})

@@ -5,16 +5,25 @@ from dataclasses import replace
 from typing import Any
 
 from selector.config import Advantage, PolicyConfig, Weights
+from selector.controllers import build_controller, check_controller
 from selector.policies.advantage import AbsoluteAdvantage
 from selector.policies.band import Band
 from selector.policies.base import Policy
+from selector.policies.curricula import CURRICULA
+from selector.policies.difficulty import Difficulty
 from selector.policies.gradient import Gradient
 from selector.policies.information import Information
+from selector.policies.insight import Insight
 from selector.policies.keep import Keep
 from selector.policies.knapsack import Knapsack
 from selector.policies.midband import Midband
 from selector.policies.pools import Pools
-from selector.policies.presets import PRESETS, Preset
+from selector.policies.presets import PRESETS as FIRST_PRESETS
+from selector.policies.presets import Preset
+from selector.policies.progress import Progress
+from selector.policies.prompt_replay import PromptReplay
+from selector.policies.shortfall import Shortfall
+from selector.policies.staleness import Staleness
 from selector.policies.target import Target
 from selector.policies.uniform import Uniform
 from selector.policies.variance import Variance
@@ -33,7 +42,14 @@ POLICIES: dict[str, type[Policy]] = {
     "knapsack": Knapsack,
     "pools": Pools,
     "keep": Keep,
+    "progress": Progress,
+    "difficulty": Difficulty,
+    "shortfall": Shortfall,
+    "staleness": Staleness,
+    "insight": Insight,
+    "prompt_replay": PromptReplay,
 }
+PRESETS: dict[str, Preset] = FIRST_PRESETS | CURRICULA
 PARAMETERS = frozenset[str]().union(*(policy.parameters() for policy in POLICIES.values()))
 OPTIONAL = PARAMETERS - {"power"} | {"candidates", "lifecycle", "budget", "quotas"}
 """Parts of a `PolicyConfig` that are None where they do not count."""
@@ -45,6 +61,7 @@ def build_policy(config: PolicyConfig, *, weights: Weights, advantage: Advantage
     if policy is None:
         raise ValueError(f"unknown utility {config.utility!r}; known: {sorted(POLICIES)}")
     _check_design(config, weights)
+    check_controller(config, policy.parameters())
     return policy.from_config(config, weights=weights, advantage=advantage)
 
 
@@ -69,6 +86,9 @@ def override(config: PolicyConfig, changes: Mapping[str, Any]) -> PolicyConfig:
             f"{changed.design!r}: leave it out"
         )
     no_others: dict[str, Any] = dict.fromkeys(idle & OPTIONAL)
+    if changed.controller is not None and "controller" not in changes:
+        foreign = set(build_controller(changed.controller).sets) - policy.parameters()
+        no_others |= {"controller": None} if foreign else {}
     return replace(changed, **no_others)
 
 

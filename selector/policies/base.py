@@ -5,7 +5,7 @@ flight or at rest, how many are drawn, or chance: the design turns its utilities
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,9 +32,12 @@ class Policy(ABC):
     def from_config(cls, config: PolicyConfig, *, weights: Weights, advantage: Advantage) -> Self:
         """The policy of a run. Raises ValueError naming a value that is missing or out of range."""
         of_the_run = {"weights": weights, "advantage": advantage}
+        with_default = {f.name for f in fields(cls) if f.default is not MISSING}  # type: ignore[arg-type]
         values: dict[str, Any] = {}
         for name in _field_names(cls):
             value = of_the_run[name] if name in of_the_run else getattr(config, name)
+            if value is None and name in with_default:
+                continue
             if value is None:
                 raise ValueError(f"utility {config.utility!r} needs {name}")
             values[name] = value
@@ -46,6 +49,44 @@ class Policy(ABC):
 
         informative_N: their P(informative) for groups of this size, where the caller has worked it out already.
         """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RowFacts:
+    """What a run knows of prompts beside their beliefs, before a train draw; all (N,)."""
+
+    frame_N: np.ndarray  # bool, prompts that a train draw may ever hold
+    drawn_N: np.ndarray  # int, train draws that held it
+    age_N: np.ndarray  # int64 >= 1, train draws since the last of them, all and one more where there was none
+    progress_N: np.ndarray  # float64 in [-1, 1], recent pass rate less that of longer ago; NaN where not known
+    feature_N: np.ndarray  # float64, the feature that the policy names; NaN where a prompt lacks it
+
+    @classmethod
+    def none(cls, num_rows: int) -> Self:
+        """Facts of prompts of which nothing is known."""
+        unknown_N = np.full(num_rows, np.nan)
+        return cls(
+            frame_N=np.ones(num_rows, bool),
+            drawn_N=np.zeros(num_rows, np.int64),
+            age_N=np.ones(num_rows, np.int64),
+            progress_N=unknown_N,
+            feature_N=unknown_N,
+        )
+
+
+class FactPolicy(Policy):
+    """A policy whose utility looks at more of a prompt than its belief."""
+
+    @abstractmethod
+    def utility(
+        self,
+        beliefs: Beliefs,
+        *,
+        group_size: int,
+        informative_N: np.ndarray | None = None,
+        facts: RowFacts | None = None,
+    ) -> np.ndarray:
+        """As for every policy. facts: of the same rows; without them nothing is known beside the beliefs."""
 
 
 OF_THE_RUN = frozenset({"weights", "advantage"})

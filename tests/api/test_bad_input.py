@@ -85,6 +85,9 @@ FIELDS: list[tuple[str, Json, str, object]] = [
     ("config", {}, "policy", {"design": "cluster"}),
     ("config", {}, "policy", {"reads": "minds"}),
     ("config", {}, "policy", {"low": -0.1}),
+    ("config", {}, "policy", {"staleness": 1.1}),
+    ("config", {}, "policy", {"easy_weight": -0.1}),
+    ("config", {}, "policy", {"controller": {"name": "adarft", "options": {"rate": "fast"}}}),
     ("config", {}, "policy", {"high": float("inf")}),
 ]
 

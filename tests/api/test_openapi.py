@@ -187,6 +187,12 @@ def test_presets_are_full_configurations(http: Http) -> None:
     for preset in http.get("/v1/presets")["items"]:
         assert set(preset) >= {"preset", "config", "claim", "source", "description"}
         _fits(preset["claim"], schemas.ClaimInfo)
+        if (feature := preset["config"]["feature"]) is not None:
+            body = {"name": "of-a-feature", "pool": "p", "policy": preset["config"]}
+            refused = http.send("POST", "/v1/runs", body)
+            assert refused.status_code == 422
+            assert f"no number {feature!r}" in refused.json()["detail"]
+            continue
         created = http.run(f"of-{preset['preset']}", policy=preset["config"])
         assert created["config"]["policy"] == preset["config"]
 

@@ -57,7 +57,7 @@ def closed_loop(config: RunConfig, constants: Constants, *, seed: int, num_steps
     """Trains one learner on what the engine draws, with the weights it hands out."""
     learner = Learner(constants, seed, num_steps)
     num = constants.num_prompts
-    engine, _ = RunEngine.begin("simulated", config, _pool(learner.category_N))
+    engine, _ = RunEngine.begin("simulated", config, _pool(learner.category_N, 1.0 - learner.pass_rate()))
     informative_T, heldout_T, pool_T = np.zeros(num_steps), np.zeros(num_steps), np.zeros(num_steps)
     last_N, wait = np.full(num, -1), 0
     moments = np.zeros((num_steps, 4))
@@ -147,7 +147,8 @@ def _moments(config: RunConfig, event: BatchDrawn, pass_rate_N: np.ndarray) -> t
     )
 
 
-def _pool(category_N: np.ndarray) -> PoolState:
+def _pool(category_N: np.ndarray, difficulty_N: np.ndarray) -> PoolState:
+    """difficulty_N: what prompts are labelled with, the share failed at the start."""
     num = len(category_N)
     return PoolState(
         name="simulated",
@@ -158,6 +159,7 @@ def _pool(category_N: np.ndarray) -> PoolState:
         categories=tuple(f"category {code}" for code in range(NUM_CATEGORIES)),
         absent_N=np.zeros(num, bool),
         quarantined_N=np.zeros(num, bool),
+        features={"difficulty": difficulty_N},
     )
 
 

@@ -52,6 +52,7 @@ def fingerprint(state: RunState) -> dict[str, Any]:
             state.branch,
             state.segment_start,
             state.lifecycle_start,
+            state.controller_start,
             state.completed,
             state.config_hash,
         ),
@@ -109,6 +110,7 @@ class Saved:
     credit_N: np.ndarray
     num_rows: int
     lifecycle_start: int
+    controller_start: int
 
 
 @dataclass

@@ -12,11 +12,14 @@ import numpy as np
 
 from predictors.beta import probability_below
 from selector.config import PolicyConfig, RunConfig
+from selector.controlling import controlled_policy, numbers_in_force
 from selector.draw import DrawFrame, Drawn, DrawPlan, draw
 from selector.drawing import DrawRequest, due_revisits
 from selector.engine import RunEngine, StepRequest
 from selector.events import Event, PoolRevised, event_from_json
+from selector.facts import row_facts
 from selector.policies import build_policy
+from selector.policies.base import FactPolicy
 from selector.pool import PoolState
 from selector.reading import read_beliefs
 from selector.replay import MemoryArchive, replay
@@ -53,6 +56,7 @@ def make_pool(
         categories=categories,
         absent_N=marked(num_rows, absent),
         quarantined_N=marked(num_rows, quarantined),
+        features={"difficulty": np.arange(num_rows) * 7.0 % 101.0},
     )
 
 
@@ -309,7 +313,8 @@ def redraw(state: RunState, request: DrawRequest, period: int | None) -> Drawn:
         due_N=due_revisits(state, period, lifecycle_N),
         waited_N=waited(state.revisit_position_N, state.train_draws, period) if period else None,
     )
-    policy = build_policy(config.policy, weights=config.weights, advantage=config.advantage)
+    in_force = controlled_policy(config.policy, numbers_in_force(state, refill=request.refill))
+    policy = build_policy(in_force, weights=config.weights, advantage=config.advantage)
     plan = DrawPlan(
         size=request.size,
         group_size=request.group_size,
@@ -331,7 +336,10 @@ def redraw(state: RunState, request: DrawRequest, period: int | None) -> Drawn:
         refill=request.refill,
     )
     seen = read_beliefs(seen, config.policy.reads, frame, plan)
-    utility_N = policy.utility(seen, group_size=request.group_size)
+    if isinstance(policy, FactPolicy):
+        utility_N = policy.utility(seen, group_size=request.group_size, facts=row_facts(state))
+    else:
+        utility_N = policy.utility(seen, group_size=request.group_size)
     if rules is not None:
         reviews_N = np.where(lifecycle_N >= Lifecycle.MASTERED, state.rows["reviews_N"], 0)
         utility_N = utility_N * 0.5 ** np.minimum(reviews_N, 6)

@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from selector.config import Design, LifecycleConfig, Reads
+from selector.config import ControllerConfig, Design, LifecycleConfig, Reads
 from selector.reports import GroupIn
 from selector.snapshot import snapshot
 from selector.types import PURPOSE_CODE, Lifecycle, Purpose, RolloutStatus, TicketState, VoidReason
@@ -27,6 +27,9 @@ GROUP_SIZE = 3
 SAMPLERS: list[tuple[Design, float | None]] = [("poisson", None), ("bernoulli", None), ("categorical", None)]
 TTL_S = 50.0
 RESTING = LifecycleConfig(level=0.5, sure=0.6, hopeless=0.9, groups=1)  # so that a few groups move a prompt
+POOLS: dict[str, Any] = {
+    "low": 0.4, "high": 0.6, "easy_weight": 0.2, "hard_weight": 0.2, "controller": ControllerConfig(name="pool_weights")
+}  # fmt: skip
 VOIDS = (VoidReason.STALE, VoidReason.ERROR, VoidReason.SURPLUS, VoidReason.LOST, VoidReason.NEVER_STARTED)
 
 SCREEN = WaveConfig(rule="screen", first=2)
@@ -42,7 +45,7 @@ what_is_in_flight = st.sampled_from(["reissue", "reissue", "void"])
 class RunMachine(CheckedRun):
     @initialize(
         weights=st.sampled_from(["none", "horvitz_thompson", "clipped"]),
-        utility=st.sampled_from(["informative", "informative", "uniform"]),
+        utility=st.sampled_from(["informative", "informative", "uniform", "pools"]),
         kalman=st.booleans(),
         audit_share=st.sampled_from([0.0, 0.2, 0.5]),
         max_lag=st.sampled_from([None, 2]),
@@ -57,7 +60,7 @@ class RunMachine(CheckedRun):
     def begin(
         self,
         weights: str,
-        utility: Literal["uniform", "informative"],
+        utility: Literal["uniform", "informative", "pools"],
         kalman: bool,
         audit_share: float,
         max_lag: int | None,
@@ -71,6 +74,8 @@ class RunMachine(CheckedRun):
     ) -> None:
         self.flat = not kalman
         policy = replace(KALMAN if kalman else make_policy(), utility=utility, reads=reads)
+        if utility == "pools":
+            policy = replace(policy, **POOLS)
         by_itself = design in SAMPLERS
         rules = RESTING if rests and utility != "uniform" and not by_itself else None
         config = make_config(
@@ -342,6 +347,7 @@ class RunMachine(CheckedRun):
                 self.model.credit_N,
                 self.state.num_rows,
                 self.state.lifecycle_start,
+                self.state.controller_start,
             )
 
     @precondition(CheckedRun.is_running)
@@ -383,8 +389,13 @@ class RunMachine(CheckedRun):
         model.credit_N = np.r_[saved.credit_N, np.zeros(self.state.num_rows - saved.num_rows, np.int64)]
         if beliefs == "rewind" and self.state.num_rows == saved.num_rows:
             stages = {"lifecycle_N", "reviews_N", "mastered_draw_N"} if rules_changed else set()
-            now = {n: a.tobytes() for n, a in self.state.rewindable().items() if n not in stages}
-            assert now == {n: bits for n, bits in saved.rewindable.items() if n not in stages}
+            begun_anew = self.state.controller_start != saved.controller_start
+            numbers = {n for n in saved.rewindable if n == "seen" or n.startswith("controlled.")}
+            left_out = stages | numbers if begun_anew else stages
+            rewound = self.state.rewindable()
+            assert not begun_anew or not (rewound["seen"].any() or any(n.startswith("controlled.") for n in rewound))
+            now = {n: a.tobytes() for n, a in rewound.items() if n not in left_out}
+            assert now == {n: bits for n, bits in saved.rewindable.items() if n not in left_out}
         if beliefs == "rewind" and rules_changed:
             assert self.state.rows["lifecycle_N"].max() < Lifecycle.MASTERED
         if in_flight == "void":

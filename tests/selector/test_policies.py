@@ -31,6 +31,10 @@ NEEDED: dict[str, dict[str, Any]] = {
     "band": {"low": 0.2, "high": 0.8},
     "pools": {"low": 0.2, "high": 0.8},
     "keep": {"estimator": "streak", "easy_keep": 0.5, "hard_keep": 0.5},
+    "difficulty": {"feature": "difficulty", "target": 0.3},
+    "shortfall": {"target": 0.5},
+    "staleness": {"staleness": 0.1},
+    "prompt_replay": {"low": 0.25, "high": 0.75},
 }
 """What a utility cannot do without."""
 

@@ -45,6 +45,15 @@ CLAIMS = {
     "dapo": ClaimType.UNBIASED,
     "random-equal-rollouts": ClaimType.EXACT,
     "shuffled-scores": ClaimType.MODIFIED,
+    "adarft": ClaimType.EMPIRICAL,
+    "vcrl": ClaimType.MODIFIED,
+    "plr": ClaimType.MODIFIED,
+    "sfl": ClaimType.MODIFIED,
+    "dots": ClaimType.EMPIRICAL,
+    "vip": ClaimType.MODIFIED,
+    "insight": ClaimType.EMPIRICAL,
+    "prompt-replay": ClaimType.MODIFIED,
+    "random-equal-informative": ClaimType.EXACT,
 }
 
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol, Self
 
 from trainer.client import Client
 from trainer.errors import InvalidRequest, UnknownCheckpoint
-from trainer.training.config import TrainConfig
+from trainer.training.config import KeepSettings, TrainConfig
 from trainer.training.metrics import Metrics
 from trainer.training.progress import Progress
 
@@ -172,7 +172,10 @@ def _refuse_changes(config: TrainConfig) -> None:
 
 
 def _comparable(config: TrainConfig) -> dict[str, Any]:
-    return config.model_dump(mode="json", exclude=dict(FREE_TO_CHANGE))
+    values = config.model_dump(mode="json", exclude=dict(FREE_TO_CHANGE))
+    if config.loss.keep == KeepSettings():  # a run that began before there was this part goes on
+        del values["loss"]["keep"]
+    return values
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from trainer.client import Client
 from trainer.errors import InvalidRequest, MissingExtra
+from trainer.finished.keeping import CLAIMS
 from trainer.training.checkpoints import Checkpoints
 from trainer.training.config import PoolSettings, TrainConfig
 from trainer.training.evaluate import PassRate
@@ -42,6 +43,13 @@ def run_command(config: TrainConfig, client: Client, *, console: Console | None 
         fill_pool(client, config.pool)
     else:
         console.print(f"Going on from step {begun.step} in {config.output}.", markup=False, soft_wrap=True)
+    if config.loss.keep.rule != "all":
+        claim = CLAIMS[config.loss.keep.rule]
+        console.print(
+            f"Keeping {config.loss.keep.rule}: {claim.type}; steps climb {claim.objective}.",
+            markup=False,
+            soft_wrap=True,
+        )
     with progress(config) as watch:
         result = train(config, client, policy, engine, watch=watch)
     show(result, config.output, console)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from api.schemas import MAX_GROUP_SIZE, Name, PolicyRequest
 from trainer.errors import InvalidRequest
+from trainer.finished.keeping import SHARED, Rule
 from trainer.reports import in_words
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -76,6 +77,25 @@ class BatchSettings(Settings):
     group_size: Annotated[int, Field(ge=2, le=MAX_GROUP_SIZE)] = 8  # rollouts of each
 
 
+class KeepSettings(Settings):
+    """Which finished rollouts are trained on; `trainer.finished` has the rules."""
+
+    rule: Rule = "all"
+    share: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.5  # of each group, for rules that keep one
+    threshold: Share = 0.8  # of `vcrl`
+    memory: AtLeast1 = 64  # past groups that `popo` holds
+    max_lag: AtLeast1 = 4  # versions of the policy that a past group of `popo` may be behind
+
+    @model_validator(mode="after")
+    def _has_no_idle_part(self) -> Self:
+        used = {"vcrl": {"threshold"}, "popo": {"memory", "max_lag"}}.get(self.rule, set())
+        used |= {"share"} if self.rule in SHARED else set()
+        given = sorted(self.model_fields_set - used - {"rule"})
+        if given:
+            raise ValueError(f"{given[0]} has no effect with rule {self.rule!r}: leave it out")
+        return self
+
+
 class LossSettings(Settings):
     """What is minimised; `trainer.advantages` and `trainer.loss` have the formulas."""
 
@@ -88,6 +108,13 @@ class LossSettings(Settings):
     # `cancelled`: a batch is divided by all its groups. `kept`: by its informative ones, as where others are dropped
     # and drawn anew, which multiplies the step by 1/yield.
     inverse_yield: Literal["cancelled", "kept"] = "cancelled"
+    keep: KeepSettings = KeepSettings()
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _rule_by_name(cls, value: object) -> object:
+        """`keep = "pods"` is short for `keep = {rule = "pods"}`."""
+        return {"rule": value} if isinstance(value, str) else value
 
 
 class OptimizerSettings(Settings):
