@@ -83,6 +83,8 @@ def test_never_reached_is_infinite_in_the_median_counted_in_the_pairs_and_in_no_
     assert contrast.cost_ratio.estimate is None, "the pair that never got there cannot be averaged and is not dropped"
     assert contrast.cost_ratio.pairs == 2
     assert "in 1 only one had it" in contrast.statement
+    (turned,) = compare([mixed, base], target=0.5).contrasts
+    assert (turned.first, turned.last, turned.neither) == (1, 2, 0), "first, as the other never got there"
     nobody = compare([base, mixed], target=0.9)
     assert [one.median_cost for one in nobody.arms] == [None, None]
     assert nobody.contrasts[0].neither == 3
