@@ -2,8 +2,8 @@
 
 Beside it in the same run: a numpy pass over the beliefs of the same pool, taken in turn with the draws; and what
 trainers do today, a loop of Python over all tasks for every single draw, and draws from the Beta belief of every
-candidate. Seconds are the processor's, so that other load of the machine does not count. The loop runs in full on the
-smallest pool; on larger ones a part of it does, and its figure is scaled up and says so.
+candidate. The loop runs in full on the smallest pool; on larger ones a part of it does, and its figure is scaled up and
+says so. Seconds are the processor's, so that other load of the machine does not count.
 """
 
 import random
