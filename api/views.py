@@ -15,6 +15,7 @@ from predictors.base import SOURCES
 from predictors.value import informative_probability
 from selector.auditing import audit_run, claim_realised
 from selector.config import PolicyConfig, RunConfig
+from selector.costing import expected_costs
 from selector.drawing import DrawRequest, claim_of
 from selector.reports import Decision, Refusal
 from selector.state import DrawnBatch, RunState
@@ -92,6 +93,7 @@ def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] |
         event.pass_rate_K.tolist(),
         np.sqrt(event.variance_K).tolist(),
         event.informative_K.tolist(),
+        [None] * len(event.row_K) if event.tokens_K is None else event.tokens_K.tolist(),
         strict=True,
     )
     tickets = [
@@ -103,11 +105,11 @@ def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] |
             "first_wave": event.group_size,
             "inclusion_probability": inclusion,
             "weight": weight,
-            "predicted": {"pass_rate": rate, "pass_rate_sd": deviation, "informative": informative, "tokens": None},
+            "predicted": {"pass_rate": rate, "pass_rate_sd": deviation, "informative": informative, "tokens": tokens},
             "category": state.pool.category_of(row),
             **(texts[row] if texts is not None else {}),
         }
-        for position, (row, is_audit, inclusion, weight, rate, deviation, informative) in enumerate(columns)
+        for position, (row, is_audit, inclusion, weight, rate, deviation, informative, tokens) in enumerate(columns)
     ]
     return {
         "run": state.run,
@@ -208,6 +210,7 @@ def beliefs(state: RunState, rows: np.ndarray | None = None) -> dict[str, Any]:
         "informative": informative,
         "state": state_names(state, list(chosen)),
         "source": [SOURCES[code] for code in found.source_N.tolist()],
+        **expected_costs(state, rows),
     }
 
 

@@ -32,6 +32,7 @@ Utility = Literal[
 ]
 Reads = Literal["belief", "mean", "draw", "shuffled"]
 Design = Literal["proportional", "top"]
+Per = Literal["token", "second"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,7 @@ class PolicyConfig:
     design: Design = "proportional"  # chances in proportion to the utility, or the largest utilities
     candidates: float | None = None  # for "top": so many times the places drawn at random to choose from; None: all
     lifecycle: LifecycleConfig | None = None  # None: no prompt ever rests
+    per: Per | None = None  # the utility is divided by what a group is expected to cost in these; None: it is not
 
     @property
     def empirical(self) -> bool:

@@ -14,6 +14,7 @@ from predictors.base import Beliefs
 from predictors.value import informative_probability
 from selector.claims import Claim, derive_claim
 from selector.config import RunConfig
+from selector.costing import expected_tokens, group_cost
 from selector.draw import DrawFrame, Drawn, DrawPlan, draw, draw_uniform
 from selector.errors import BatchConflict, RevisitImpossible
 from selector.events import BatchDrawn
@@ -149,6 +150,9 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         seen = read_beliefs(beliefs, config.policy.reads, frame, plan)
         known_N = informative_N if seen is beliefs else None
         utility_N = policy.utility(seen, group_size=request.group_size, informative_N=known_N)
+        cost_N = group_cost(state, config.policy.per, request.group_size)
+        if cost_N is not None:
+            utility_N = utility_N / cost_N
         if rules is not None:
             utility_N = utility_N * review_rate(lifecycle_N, state.rows["reviews_N"])
         drawn = draw(frame, utility_N, plan)
@@ -234,6 +238,7 @@ def _record(
         ).tolist(),
         deadline=None if config.ticket_ttl_s is None else now + config.ticket_ttl_s,
         digest=_digest(state, request, drawn, weight_K),
+        tokens_K=expected_tokens(state, rows),
     )
 
 

@@ -99,6 +99,7 @@ class BatchDrawn(Event):
     digest: str
     woken: list[int] = field(default_factory=list)  # rows that had been mastered and by their belief no longer are
     cohorts: list[dict[str, Any]] = field(default_factory=list)  # mastered rows it could draw, `find_cohorts`
+    tokens_K: np.ndarray | None = None  # float64, expected of one rollout at the draw; None while nothing was known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +238,9 @@ _ARRAYS: dict[str, type[np.generic]] = {
     "pass_rate_K": np.float64,
     "variance_K": np.float64,
     "informative_K": np.float64,
+    "tokens_K": np.float64,
 }
+_LATER: dict[str, Any] = {"tokens_K": None}  # what older logs do not have
 
 
 def event_from_json(kind: str, values: Mapping[str, Any]) -> Event:
@@ -248,6 +251,7 @@ def event_from_json(kind: str, values: Mapping[str, Any]) -> Event:
     read = dict(values)
     try:
         if cls is BatchDrawn:
+            read = {**_LATER, **read}
             for name, dtype in _ARRAYS.items():
                 if read[name] is not None:
                     read[name] = np.asarray(read[name], dtype)

@@ -12,6 +12,7 @@ import numpy as np
 from predictors.base import Observations
 from selector import lifecycle, restoring
 from selector.config import RunConfig
+from selector.costing import rollout_costs
 from selector.drawing import due_revisits
 from selector.events import (
     BatchDrawn,
@@ -144,6 +145,7 @@ def _observe(state: RunState, ordinals: np.ndarray) -> None:
             version_B=table["reported_version"][ordinals],
         )
     )
+    state.costs.observe(rollout_costs(state, ordinals))
     _move(state, ordinals)
 
 
@@ -317,6 +319,7 @@ def _add_rollouts(state: RunState, groups: Sequence[GroupEvidence]) -> None:
     rollouts["reward"][slots] = _floats(_joined(groups, "reward"))[new_B]
     rollouts["status"][slots] = status_B
     rollouts["tokens"][slots] = tokens_B[new_B]
+    np.add.at(rollouts["seconds"], slot_B, np.array(_joined(groups, "seconds"), np.float64))
     rollouts["version"][slots] = np.array(_joined(groups, "version"), np.int64)[new_B]
     rollouts["id_hash"][slots] = np.array([hash_id(name) for name in _joined(groups, "ids")], np.uint64)[new_B]
     np.add.at(table["arrived"], tickets, 1)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from predictors.base import Beliefs, Estimator
+from predictors.costs import Costs
 from predictors.registry import build_estimator
 from selector.config import RunConfig
 from selector.errors import SnapshotDamaged
@@ -100,6 +101,7 @@ class RunState:
     checkpoints: list[Checkpoint] = field(default_factory=list)
     restores: dict[str, dict[str, Any]] = field(default_factory=dict)
     alarms: dict[str, dict[str, Any]] = field(default_factory=dict)
+    costs: Costs = field(default_factory=Costs)
 
     @property
     def num_rows(self) -> int:
@@ -125,6 +127,7 @@ class RunState:
         self.in_flight_N = grown(self.in_flight_N, size, np.int32)
         self.revisit_position_N = assign_positions(self.revisit_position_N, pool.frame_N, self.config.seed)
         self.estimator.resize(pool.category_N + 1)  # code 0 is "no category"
+        self.costs.resize(pool.category_N + 1)
 
     def beliefs(self, rows: np.ndarray | None = None) -> Beliefs:
         return self.estimator.beliefs(rows)
@@ -170,6 +173,7 @@ class RunState:
             **{name: self.rows[name].copy() for name in ROW_COLUMNS},
             "counters": np.array([getattr(self, name) for name in COUNTERS], np.int64),
             **{f"estimator.{name}": array.copy() for name, array in self.estimator.state().items()},
+            **{f"costs.{name}": array for name, array in self.costs.state().items()},
         }
 
     def rewind(self, saved: Mapping[str, np.ndarray], *, beliefs: bool = True) -> None:
@@ -195,6 +199,10 @@ class RunState:
             estimator.load_state({k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)})
             estimator.resize(category_N)
             self.estimator = estimator
+            self.costs = Costs()
+            if known := {k.removeprefix("costs."): v for k, v in saved.items() if k.startswith("costs.")}:
+                self.costs.load_state(known)
+            self.costs.resize(category_N)
 
 
 def make_estimator(config: RunConfig) -> Estimator:

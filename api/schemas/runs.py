@@ -49,6 +49,7 @@ class PolicyRequest(Request):
     design: Literal["proportional", "top"] | None = None
     candidates: Annotated[float, Field(allow_inf_nan=False, ge=1, le=1_000_000)] | None = None
     lifecycle: LifecycleRequest | None = None
+    per: Literal["token", "second"] | None = None
 
 
 class RunSettings(Request):

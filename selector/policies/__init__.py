@@ -33,7 +33,7 @@ POLICIES: dict[str, type[Policy]] = {
     "pools": Pools,
 }
 PARAMETERS = frozenset[str]().union(*(policy.parameters() for policy in POLICIES.values()))
-OPTIONAL = PARAMETERS - {"power"} | {"candidates", "lifecycle"}
+OPTIONAL = PARAMETERS - {"power"} | {"candidates", "lifecycle", "per"}
 """Parts of a `PolicyConfig` that are None where they do not count."""
 
 
@@ -57,7 +57,7 @@ def override(config: PolicyConfig, changes: Mapping[str, Any]) -> PolicyConfig:
         return changed  # `build_policy` says so
     idle = PARAMETERS - policy.parameters()
     if policy.exact_uniform:
-        idle |= {"floor", "reads", "design", "candidates", "lifecycle"}
+        idle |= {"floor", "reads", "design", "candidates", "lifecycle", "per"}
     elif changed.design != "top":
         idle |= {"candidates"}
     useless = sorted(name for name in idle & set(changes) if changes[name] != getattr(config, name))
@@ -77,6 +77,12 @@ def _check_design(config: PolicyConfig, weights: Weights) -> None:
         )
     if not 0.0 <= config.floor <= 1.0 or (config.floor == 0.0 and config.design != "top"):
         raise ValueError(f"floor must be in (0, 1], or 0 with design 'top', got {config.floor} with {config.design!r}")
+    if config.per is not None and POLICIES[config.utility].exact_uniform:
+        raise ValueError(f"per has no effect with utility {config.utility!r}, which draws every prompt alike")
+    if config.per is not None and config.reads == "shuffled":
+        raise ValueError(
+            "per needs beliefs of each prompt's own, and reads 'shuffled' deals them out anew: leave it out"
+        )
     if config.lifecycle is not None and POLICIES[config.utility].exact_uniform:
         raise ValueError(f"lifecycle has no effect with utility {config.utility!r}, which draws every prompt alike")
     if config.empirical and weights != "none":
