@@ -30,6 +30,7 @@ from selector.events import (
     TicketsExpired,
 )
 from selector.revisits import next_overdue
+from selector.silence import count_heard, loss_share
 from selector.state import Checkpoint, DrawnBatch, RunState
 from selector.suspects import same_score
 from selector.tickets import hash_id
@@ -123,6 +124,9 @@ def close(state: RunState, tickets: Sequence[int], closings: Sequence[Closing]) 
         )
     _observe(state, ordinals[reported])
     _quarantine(state, ordinals[~reported])
+    if state.config.feed == "informative_only":
+        count_heard(state, ordinals)
+        _hear_silence(state, ordinals[table["reason"][ordinals] == VoidReason.SILENT])
 
 
 def _observe(state: RunState, ordinals: np.ndarray) -> None:
@@ -147,6 +151,18 @@ def _observe(state: RunState, ordinals: np.ndarray) -> None:
     )
     state.costs.observe(rollout_costs(state, ordinals))
     _move(state, ordinals)
+
+
+def _hear_silence(state: RunState, ordinals: np.ndarray) -> None:
+    if len(ordinals):
+        table = state.book.tickets
+        silent = Observations(
+            rows_B=table["row"][ordinals],
+            passes_B=np.zeros(len(ordinals)),
+            scored_B=table["group_size"][ordinals].astype(np.int64),
+            version_B=table["issued_version"][ordinals],
+        )
+        state.estimator.observe_silence(silent, loss_share(state))
 
 
 def _move(state: RunState, ordinals: np.ndarray) -> None:

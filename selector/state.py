@@ -102,6 +102,9 @@ class RunState:
     restores: dict[str, dict[str, Any]] = field(default_factory=dict)
     alarms: dict[str, dict[str, Any]] = field(default_factory=dict)
     costs: Costs = field(default_factory=Costs)
+    heard: np.ndarray = field(
+        default_factory=lambda: np.zeros(2)
+    )  # audit tickets lost without a word, and all; `silence`
 
     @property
     def num_rows(self) -> int:
@@ -174,6 +177,7 @@ class RunState:
             "counters": np.array([getattr(self, name) for name in COUNTERS], np.int64),
             **{f"estimator.{name}": array.copy() for name, array in self.estimator.state().items()},
             **{f"costs.{name}": array for name, array in self.costs.state().items()},
+            "heard": self.heard.copy(),
         }
 
     def rewind(self, saved: Mapping[str, np.ndarray], *, beliefs: bool = True) -> None:
@@ -203,6 +207,7 @@ class RunState:
             if known := {k.removeprefix("costs."): v for k, v in saved.items() if k.startswith("costs.")}:
                 self.costs.load_state(known)
             self.costs.resize(category_N)
+            self.heard = np.array(saved.get("heard", np.zeros(2)))
 
 
 def make_estimator(config: RunConfig) -> Estimator:
