@@ -12,11 +12,11 @@ import numpy as np
 from api.regressions import regression_alarms, regressions_info
 from api.stages import LISTED_AT_MOST, lifecycle_counts, quarantine_alarms, quarantined_info, state_names
 from predictors.base import SOURCES
-from predictors.value import informative_probability
 from selector.auditing import audit_run, claim_realised
 from selector.config import PolicyConfig, RunConfig
 from selector.costing import expected_costs
 from selector.drawing import DrawRequest, claim_of
+from selector.graded import expected_informative
 from selector.reports import Decision, Refusal
 from selector.state import DrawnBatch, RunState
 from selector.suspects import Suspect, find_suspects
@@ -200,7 +200,7 @@ def beliefs(state: RunState, rows: np.ndarray | None = None) -> dict[str, Any]:
     """Columns of the contract for rows of the pool, all by default; `key` is a list."""
     found = state.beliefs(rows)
     chosen = range(state.num_rows) if rows is None else rows.tolist()
-    informative = informative_probability(found.mean_N, found.variance_N, state.config.group_size)
+    informative = expected_informative(state, found, state.config.group_size, rows)
     return {
         "key": [state.pool.keys[row] for row in chosen],
         "pass_rate": found.mean_N,

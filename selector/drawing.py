@@ -11,13 +11,13 @@ from typing import Any, Literal
 import numpy as np
 
 from predictors.base import Beliefs
-from predictors.value import informative_probability
 from selector.claims import Claim, derive_claim
 from selector.config import RunConfig
 from selector.costing import expected_tokens, group_cost
 from selector.draw import DrawFrame, Drawn, DrawPlan, draw, draw_uniform
 from selector.errors import BatchConflict, RevisitImpossible
 from selector.events import BatchDrawn
+from selector.graded import expected_informative
 from selector.lifecycle import find_cohorts, review_rate, waking_rows
 from selector.observations import NUM_DIFFICULTY_BINS, observation_ranges
 from selector.policies import build_policy
@@ -110,7 +110,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     frame_N = state.pool.heldout_N if heldout else state.frame_N
     period = _period(state, request, int(frame_N.sum())) if is_train else state.revisit_draws
     beliefs = state.beliefs()
-    informative_N = informative_probability(beliefs.mean_N, beliefs.variance_N, request.group_size)
+    informative_N = expected_informative(state, beliefs, request.group_size)
     lifecycle_N, rules = state.rows["lifecycle_N"], config.policy.lifecycle
     woken = np.zeros(0, np.int64)
     cohorts = list[dict[str, Any]]()

@@ -29,6 +29,7 @@ from selector.events import (
     StepRecorded,
     TicketsExpired,
 )
+from selector.graded import learn_ties
 from selector.revisits import next_overdue
 from selector.silence import count_heard, loss_share
 from selector.state import Checkpoint, DrawnBatch, RunState
@@ -141,6 +142,7 @@ def _observe(state: RunState, ordinals: np.ndarray) -> None:
     stage_N = state.rows["lifecycle_N"]
     stage_N[rows[stage_N[rows] == Lifecycle.NEW]] = Lifecycle.ACTIVE
     state.rows["unscored_N"][rows] = 0
+    learn_ties(state, ordinals)
     state.estimator.observe(
         Observations(
             rows_B=rows,

@@ -13,6 +13,7 @@ import numpy as np
 from predictors.base import Beliefs, Estimator
 from predictors.costs import Costs
 from predictors.registry import build_estimator
+from predictors.ties import Ties
 from selector.config import RunConfig
 from selector.errors import SnapshotDamaged
 from selector.events import BatchDrawn, RefusedEvidence
@@ -102,6 +103,7 @@ class RunState:
     restores: dict[str, dict[str, Any]] = field(default_factory=dict)
     alarms: dict[str, dict[str, Any]] = field(default_factory=dict)
     costs: Costs = field(default_factory=Costs)
+    ties: Ties = field(default_factory=Ties)
     heard: np.ndarray = field(
         default_factory=lambda: np.zeros(2)
     )  # audit tickets lost without a word, and all; `silence`
@@ -131,6 +133,7 @@ class RunState:
         self.revisit_position_N = assign_positions(self.revisit_position_N, pool.frame_N, self.config.seed)
         self.estimator.resize(pool.category_N + 1)  # code 0 is "no category"
         self.costs.resize(pool.category_N + 1)
+        self.ties.resize(len(pool.categories) + 1)
 
     def beliefs(self, rows: np.ndarray | None = None) -> Beliefs:
         return self.estimator.beliefs(rows)
@@ -177,6 +180,7 @@ class RunState:
             "counters": np.array([getattr(self, name) for name in COUNTERS], np.int64),
             **{f"estimator.{name}": array.copy() for name, array in self.estimator.state().items()},
             **{f"costs.{name}": array for name, array in self.costs.state().items()},
+            **{f"ties.{name}": array for name, array in self.ties.state().items()},
             "heard": self.heard.copy(),
         }
 
@@ -207,6 +211,10 @@ class RunState:
             if known := {k.removeprefix("costs."): v for k, v in saved.items() if k.startswith("costs.")}:
                 self.costs.load_state(known)
             self.costs.resize(category_N)
+            self.ties = Ties()
+            if learned := {k.removeprefix("ties."): v for k, v in saved.items() if k.startswith("ties.")}:
+                self.ties.load_state(learned)
+            self.ties.resize(len(self.pool.categories) + 1)
             self.heard = np.array(saved.get("heard", np.zeros(2)))
 
 
