@@ -4,7 +4,7 @@ Owned by `costs`, one for each kind of cost. Knows rows, categories, logarithms 
 units. Axes: N rows, C categories, U rows touched by a call (each once), R rollouts of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,6 +86,19 @@ class Expected:
     spread_N: FloatArray  # variance of siblings about it
 
 
+def mean_of(expected: Expected) -> FloatArray:
+    """E exp(log cost) = exp(mean + (unsure + spread) / 2)."""
+    return np.asarray(np.exp(expected.mean_N + 0.5 * (expected.unsure_N + expected.spread_N)))
+
+
+def longest_of(count: int) -> Callable[[Expected], FloatArray]:
+    """Expected largest of so many siblings, which share what is unsure. Raises ValueError if count < 1."""
+    largest = expected_maximum(count)
+    return lambda expected: np.asarray(
+        np.exp(expected.mean_N + 0.5 * expected.unsure_N) * largest(np.sqrt(expected.spread_N))
+    )
+
+
 class LogCost:
     """log cost of a rollout of row i in category c = level + offset_c + d_i + N(0, s_i).
 
@@ -123,21 +136,13 @@ class LogCost:
         kept_N = 1.0 / (1.0 + self._learned["forgetting"] * lag_N)
         offset_C, offset_variance_C = self._categories["offset_C"], self._categories["offset_variance_C"]
         own_N = np.exp(self._rows["own_spread_N"][at].astype(np.float64))
+        place_N = category_N.astype(np.intp)  # ten times as fast to look up with
         return Expected(
-            mean_N=self._scalars["level"] + offset_C[category_N] + self._rows["deviation_N"][at] * kept_N,
-            unsure_N=self._scalars["level_variance"]
-            + offset_variance_C[category_N]
+            mean_N=(self._scalars["level"] + offset_C).take(place_N) + self._rows["deviation_N"][at] * kept_N,
+            unsure_N=(self._scalars["level_variance"] + offset_variance_C).take(place_N)
             + self._learned["between"] * (1.0 - self._rows["known_N"][at] * kept_N**2),
-            spread_N=self._spread_C()[category_N] * own_N,
+            spread_N=self._spread_C().take(place_N) * own_N,
         )
-
-    def mean(self, expected: Expected) -> FloatArray:
-        """E exp(log cost) = exp(mean + (unsure + spread) / 2)."""
-        return np.exp(expected.mean_N + 0.5 * (expected.unsure_N + expected.spread_N))
-
-    def maximum(self, expected: Expected, count: int) -> FloatArray:
-        """Expected largest of so many siblings, which share what is unsure."""
-        return np.exp(expected.mean_N + 0.5 * expected.unsure_N) * expected_maximum(np.sqrt(expected.spread_N), count)
 
     def observe(
         self,

@@ -4,6 +4,8 @@ Pure functions of arrays; knows nothing of rows, prompts or versions. Z is a sta
 Phi its distribution function.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from predictors.base import FloatArray
@@ -53,11 +55,11 @@ def truncated_moments(mean: FloatArray, variance: FloatArray, at_least: FloatArr
     )
 
 
-def expected_maximum(sigma_N: FloatArray, count: int) -> FloatArray:
-    """E max_{i <= G} exp(sigma Z_i) of G independent Z_i.
+def expected_maximum(count: int) -> Callable[[FloatArray], FloatArray]:
+    """E max_{i <= G} exp(sigma Z_i) of G independent Z_i, as a function of sigma.
 
     = G exp(sigma^2 / 2) E[Phi(Z + sigma)^(G-1)], summed over NODES on a grid of sigma and read between its points along
-    straight lines in the logarithm. sigma_N >= 0. Returns (N,) >= 1. Raises ValueError if count < 1.
+    straight lines in the logarithm. For sigma >= 0 it is >= 1. Raises ValueError if count < 1.
     """
     if count < 1:
         raise ValueError(f"count must be >= 1, got {count}")
@@ -66,7 +68,7 @@ def expected_maximum(sigma_N: FloatArray, count: int) -> FloatArray:
     below_SQ = _distribution(NODES[None, :] + grid_S[:, None]) ** (count - 1)
     log_S = np.log(count * (below_SQ @ density_Q) / density_Q.sum()) + 0.5 * grid_S**2
     log_S -= log_S[0]
-    return np.asarray(np.exp(np.interp(sigma_N, grid_S, log_S)))
+    return lambda sigma_N: np.asarray(np.exp(np.interp(sigma_N, grid_S, log_S)))
 
 
 def _distribution(x: FloatArray) -> FloatArray:

@@ -119,7 +119,7 @@ def _errors(world: World, batches: int, limit: float) -> tuple[np.ndarray, dict[
 
 def _jensen(spread_B: np.ndarray) -> np.ndarray:
     """log E max less E log max of a group with this spread: E log max is the spread times a constant."""
-    return np.asarray(np.log(expected_maximum(spread_B, GROUP_SIZE)) - spread_B * MEAN_OF_LARGEST)
+    return np.asarray(np.log(expected_maximum(GROUP_SIZE)(spread_B)) - spread_B * MEAN_OF_LARGEST)
 
 
 def _interval(rows_J: np.ndarray, value_J: np.ndarray) -> tuple[float, float]:

@@ -60,14 +60,14 @@ def test_a_value_far_above_what_was_expected_counts_as_itself_at_least() -> None
 def test_one_rollout_has_the_mean_of_a_log_normal() -> None:
     sigma = np.array([0.0, 0.3, 1.0, 2.0])
 
-    np.testing.assert_allclose(expected_maximum(sigma, 1), np.exp(0.5 * sigma**2), rtol=2e-4)
+    np.testing.assert_allclose(expected_maximum(1)(sigma), np.exp(0.5 * sigma**2), rtol=2e-4)
 
 
 def test_the_longer_of_two_has_its_closed_form() -> None:
     sigma = np.array([0.1, 0.51, 1.013, 1.7])
     exact = [2.0 * exp(0.5 * s * s) * distribution(s / sqrt(2.0)) for s in sigma]
 
-    np.testing.assert_allclose(expected_maximum(sigma, 2), exact, rtol=2e-4)
+    np.testing.assert_allclose(expected_maximum(2)(sigma), exact, rtol=2e-4)
 
 
 @pytest.mark.parametrize(("sigma", "count"), [(0.2, 3), (0.5, 8), (0.9, 16), (0.4, 64)])
@@ -75,10 +75,10 @@ def test_the_expected_maximum_is_that_of_draws(sigma: float, count: int) -> None
     draws = np.exp(sigma * np.random.default_rng(1).normal(size=(60_000, count))).max(axis=1)
     error = draws.std() / sqrt(draws.size)
 
-    assert expected_maximum(np.array([sigma]), count)[0] == pytest.approx(draws.mean(), abs=4 * error)
+    assert expected_maximum(count)(np.array([sigma]))[0] == pytest.approx(draws.mean(), abs=4 * error)
 
 
 def test_without_spread_the_longest_is_as_long_as_any() -> None:
-    assert expected_maximum(np.array([0.0]), 8)[0] == 1.0
+    assert expected_maximum(8)(np.array([0.0]))[0] == 1.0
     with pytest.raises(ValueError, match="count must be >= 1, got 0"):
-        expected_maximum(np.array([0.1]), 0)
+        expected_maximum(0)

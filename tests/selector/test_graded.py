@@ -101,7 +101,7 @@ def test_predictions_of_partial_credit_are_calibrated() -> None:
     session = session_of()
     run(session, 30, credit)
     predicted, happened, unshifted = [], [], []
-    for index in range(30, 80):
+    for index in range(30, 55):
         unshifted.append(binary(session).mean())
         predicted.append(chances(session).mean())
         happened += run(session, 1, credit, first=index, size=20, allow_repeat=True)
