@@ -228,3 +228,14 @@ def test_a_snapshot_of_an_older_version_is_read_and_costs_begin_anew() -> None:
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
     assert (state.book.rollouts["seconds"] == 0.0).all()
     assert all(batch.event.tokens_K is None for batch in state.batches)
+
+
+def test_going_back_to_a_checkpoint_of_an_older_version_begins_costs_anew() -> None:
+    session = session_of()
+    trained(session, 0, 2)
+    saved = {name: array for name, array in session.state.rewindable().items() if not name.startswith("costs.")}
+
+    session.state.rewind(saved)
+
+    assert np.isnan(expected_costs(session.state)["tokens"]).all()
+    assert session.state.costs.state()["last_N"].size == 20
