@@ -8,7 +8,7 @@ import numpy as np
 
 from api.db.prompts import PromptFilter
 from api.errors import InvalidRequest, UnknownRun
-from predictors.value import informative_probability
+from selector.graded import expected_informative
 from selector.pool import PoolState
 from selector.state import RunState
 from selector.types import Lifecycle, Split
@@ -84,4 +84,4 @@ def _values(state: RunState, sort: str, rows: np.ndarray) -> np.ndarray:
         case "lag":
             return found.lag_N
         case _:
-            return informative_probability(found.mean_N, found.variance_N, state.config.group_size)
+            return expected_informative(state, found, state.config.group_size, rows)

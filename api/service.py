@@ -61,8 +61,6 @@ class RunService:
 
     async def create_run(self, request: schemas.RunRequest) -> tuple[dict[str, Any], bool]:
         """The answer, and whether the run is new. Raises UnknownPool, UnknownConfig, RunConflict."""
-        if request.feed != "all":
-            raise NotAvailable("feed 'informative_only' is not available yet; report all groups")
         if request.start_from is not None:
             raise NotAvailable("start_from is not available yet; a new run begins from the prior")
         return await asyncio.to_thread(self._create_run, request)

@@ -13,10 +13,11 @@ from api.measuring import costs
 from api.regressions import regression_alarms, regressions_info
 from api.stages import LISTED_AT_MOST, lifecycle_counts, quarantine_alarms, quarantined_info, state_names
 from predictors.base import SOURCES
-from predictors.value import informative_probability
 from selector.auditing import audit_run, claim_realised
 from selector.config import PolicyConfig, RunConfig
+from selector.costing import expected_costs
 from selector.drawing import DrawRequest, claim_of
+from selector.graded import expected_informative
 from selector.refilling import RefillStanding, last_refilled, refill_standing
 from selector.reports import Decision, Refusal
 from selector.standing import what_next
@@ -129,6 +130,7 @@ def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] |
         np.sqrt(event.variance_K).tolist(),
         event.informative_K.tolist(),
         event.rollouts_K.tolist(),
+        [None] * len(event.row_K) if event.tokens_K is None else event.tokens_K.tolist(),
         strict=True,
     )
     tickets = [
@@ -140,11 +142,13 @@ def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] |
             "first_wave": size if is_audit else min(size, first_wave),
             "inclusion_probability": inclusion,
             "weight": weight,
-            "predicted": {"pass_rate": rate, "pass_rate_sd": deviation, "informative": informative, "tokens": None},
+            "predicted": {"pass_rate": rate, "pass_rate_sd": deviation, "informative": informative, "tokens": tokens},
             "category": state.pool.category_of(row),
             **(texts[row] if texts is not None else {}),
         }
-        for position, (row, is_audit, inclusion, weight, rate, deviation, informative, size) in enumerate(columns)
+        for position, (row, is_audit, inclusion, weight, rate, deviation, informative, size, tokens) in enumerate(
+            columns
+        )
     ]
     return {
         "run": state.run,
@@ -243,7 +247,7 @@ def beliefs(state: RunState, rows: np.ndarray | None = None) -> dict[str, Any]:
     """Columns of the contract for rows of the pool, all by default; `key` is a list."""
     found = state.beliefs(rows)
     chosen = range(state.num_rows) if rows is None else rows.tolist()
-    informative = informative_probability(found.mean_N, found.variance_N, state.config.group_size)
+    informative = expected_informative(state, found, state.config.group_size, rows)
     return {
         "key": [state.pool.keys[row] for row in chosen],
         "pass_rate": found.mean_N,
@@ -253,6 +257,7 @@ def beliefs(state: RunState, rows: np.ndarray | None = None) -> dict[str, Any]:
         "informative": informative,
         "state": state_names(state, list(chosen)),
         "source": [SOURCES[code] for code in found.source_N.tolist()],
+        **expected_costs(state, rows),
     }
 
 

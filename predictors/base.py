@@ -141,6 +141,16 @@ class Estimator(ABC):
     def observe(self, observations: Observations) -> None:
         """Learn from closed groups. Raises ValueError for a row outside the pool; then nothing has changed."""
 
+    def observe_silence(self, silent: Observations, loss_share: float) -> None:
+        """Learn from groups that were not reported where only informative ones are; `silence.after_silence` has the
+        likelihood. `passes_B` is not looked at, `scored_B` is the size of the group, `loss_share` in [0, 1] the share
+        of informative groups that get lost. Raises ValueError for a row outside the pool.
+
+        By default nothing is learned: a published method sees what it is told, and what it says of a censored feed is
+        biased towards the middle.
+        """
+        self.beliefs(silent.rows_B)
+
     @abstractmethod
     def advance(self, policy_version: int) -> None:
         """The policy is now this version. O(1): rows age when they are read. Raises ValueError if it goes back."""

@@ -11,12 +11,16 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from predictors.base import FloatArray, IntArray, Observations, State, check_categories, require_between
+from predictors.base import FloatArray, IntArray, Observations, State, check_categories, check_rows, require_between
 from predictors.prior import MIN_PARAMETER, CategoryPrior
-from predictors.rows import EstimatorConfig, Reader, Reading, RowEstimator, Rows, beta_moments
+from predictors.rows import MIN_N_EFF, EstimatorConfig, Reader, Reading, RowEstimator, Rows, beta_moments
+from predictors.silence import after_silence, imputed_groups
 
 MAX_FIXED_PARAMETER = 1000.0
 """Largest alpha or beta of a fixed prior."""
+
+LEAST_PARAMETER = 0.02
+"""Least alpha and beta of a belief after silence, which can leave less than the prior."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +90,22 @@ class DiscountedBeta(RowEstimator[DiscountedBetaConfig]):
         successes_N[rows_B] = old_B * successes_N[rows_B] + own_B * groups.passes_B
         failures_N[rows_B] = old_B * failures_N[rows_B] + own_B * (groups.scored_B - groups.passes_B)
 
+    def observe_silence(self, silent: Observations, loss_share: float) -> None:
+        """s and f become what leaves the moments of p given the silence; they may be below 0, where it is less sure."""
+        check_rows(silent.rows_B, self._last_N.shape[0])
+        for groups in silent.rounds():
+            rows_B = groups.rows_B
+            newest_B = np.maximum(self._last_N[rows_B], groups.version_B)
+            alpha_C, beta_C = self._prior_parameters()
+            category_B = self._prior.category_N[rows_B]
+            mean_B, variance_B, _ = self._read(alpha_C, beta_C, rows_B, newest_B)
+            after = after_silence(mean_B, variance_B / (mean_B * (1.0 - mean_B)), groups.scored_B, loss_share)
+            total_B = np.maximum(1.0 / after.overlap - 1.0, 2.0 * LEAST_PARAMETER)
+            self._columns["successes_N"][rows_B] = after.mean * total_B - alpha_C[category_B]
+            self._columns["failures_N"][rows_B] = (1.0 - after.mean) * total_B - beta_C[category_B]
+            self._last_N[rows_B] = newest_B
+            self._prior.observe(imputed_groups(groups, after.passed, after.failed))
+
     def _reader(self) -> Reader:
         return partial(self._read, *self._prior_parameters())
 
@@ -94,9 +114,10 @@ class DiscountedBeta(RowEstimator[DiscountedBetaConfig]):
         category_N = self._prior.category_N[at]
         kept_N = self._kept(at, now_N)
         mean_N, variance_N = beta_moments(
-            alpha_C[category_N] + kept_N * successes_N, beta_C[category_N] + kept_N * failures_N
+            np.maximum(alpha_C[category_N] + kept_N * successes_N, LEAST_PARAMETER),
+            np.maximum(beta_C[category_N] + kept_N * failures_N, LEAST_PARAMETER),
         )
-        return mean_N, variance_N, kept_N * (successes_N + failures_N)
+        return mean_N, variance_N, np.maximum(kept_N * (successes_N + failures_N), MIN_N_EFF)
 
     def state(self) -> State:
         return {**self._prior.state(), **super().state()}
@@ -108,7 +129,7 @@ class DiscountedBeta(RowEstimator[DiscountedBetaConfig]):
     def _kept(self, at: Rows, version: IntArray) -> FloatArray:
         """Share of these rows' evidence that is left at `version`, which is not before their last; 1 if never tried."""
         lag = version - self._last_N[at]
-        total = self._columns["successes_N"][at] + self._columns["failures_N"][at]
+        total = np.maximum(self._columns["successes_N"][at] + self._columns["failures_N"][at], 0.0)
         return np.asarray(1.0 / (1.0 + 4.0 * self._config.process_noise * total * lag))
 
     def _prior_parameters(self) -> tuple[FloatArray, FloatArray]:

@@ -27,10 +27,11 @@ from predictors.base import (
     parse_options,
     require_between,
 )
-from predictors.experts import Experts, aged, losses, parameters
+from predictors.experts import MEAN_EDGE, OVERLAP_RANGE, Experts, aged, losses, parameters
 from predictors.levels import CategoryLevels, Levels
 from predictors.pace import Pace, Surprise
 from predictors.reading import LEAST_PARAMETER, Columns, Moment
+from predictors.silence import after_silence, imputed_groups
 
 Bools = npt.NDArray[np.bool_]
 
@@ -152,6 +153,34 @@ class Mixture(Estimator):
         late_B = self._pace.process_noise * (newest_B - groups.version_B).astype(np.float64)
         self._learn(groups, experts, chance_EB, lag_B, first_B)
         self._keep(rows_B, newest_B, experts.told(groups, chance_EB, late_B).without_last(), first_B)
+
+    def observe_silence(self, silent: Observations, loss_share: float) -> None:
+        """Each expert takes it by its own belief, and counts by the chance that it gave to silence. Levels learn from
+        the groups that may have been behind it; the pool's pace learns nothing.
+        """
+        check_rows(silent.rows_B, self._num_rows)
+        for groups in silent.rounds():
+            rows_B = groups.rows_B
+            is_new_B = self._columns.last_N[rows_B] == NEVER
+            known_B = np.where(is_new_B, groups.version_B, self._columns.last_N[rows_B])
+            newest_B = np.maximum(known_B, groups.version_B)
+            first_B = self._first_levels().take(self._levels.category_N[rows_B])
+            experts = self._experts(rows_B, (newest_B - known_B).astype(np.float64), first_B)
+            after = after_silence(experts.mean_EB, experts.overlap_EB, groups.scored_B, loss_share)
+            weight_EB = experts.weight_EB * after.chance
+            weight_EB /= weight_EB.sum(axis=0)
+            told = Experts(
+                mean_EB=np.clip(after.mean, MEAN_EDGE, 1.0 - MEAN_EDGE),
+                overlap_EB=np.clip(after.overlap, *OVERLAP_RANGE),
+                weight_EB=weight_EB,
+            )
+            self._keep(rows_B, newest_B, told.without_last(), first_B)
+            passed_B, failed_B = np.sum(weight_EB * after.passed, axis=0), np.sum(weight_EB * after.failed, axis=0)
+            imputed = imputed_groups(groups, passed_B, failed_B)
+            first = np.flatnonzero(np.isin(imputed.rows_B, rows_B[is_new_B]))
+            if first.size:
+                self._levels.start(imputed.take(first))
+            self._levels.renew(imputed)
 
     def _experts(self, rows_B: IntArray, lag_B: FloatArray, first_B: Levels) -> Experts:
         """What all four think of these rows `lag` versions after their evidence."""

@@ -45,15 +45,21 @@ class Columns:
     def state(self, prefix: str) -> dict[str, np.ndarray]:
         return {f"{prefix}{name}": self[name].copy() for name in self._spec}
 
-    def load_state(self, state: Mapping[str, np.ndarray], prefix: str) -> None:
-        """Raises SnapshotDamaged when a column is missing or the columns differ in length."""
-        missing = [name for name in self._spec if f"{prefix}{name}" not in state]
+    def load_state(self, state: Mapping[str, np.ndarray], prefix: str, later: tuple[str, ...] = ()) -> None:
+        """Raises SnapshotDamaged when a column is missing or the columns differ in length.
+
+        `later`: columns that older states do not have, which begin at their defaults.
+        """
+        absent = [name for name in later if f"{prefix}{name}" not in state]
+        stored = [name for name in self._spec if name not in absent]
+        missing = [name for name in stored if f"{prefix}{name}" not in state]
         if missing:
             raise SnapshotDamaged(f"the snapshot lacks the columns {missing} of {prefix!r}")
-        lengths = {len(state[f"{prefix}{name}"]) for name in self._spec}
+        lengths = {len(state[f"{prefix}{name}"]) for name in stored}
         if len(lengths) != 1:
             raise SnapshotDamaged(f"the columns of {prefix!r} have different lengths: {sorted(lengths)}")
         self.size = 0
         self.extend(lengths.pop())
-        for name in self._spec:
+        self.reset(slice(None), tuple(absent))
+        for name in stored:
             self[name][:] = state[f"{prefix}{name}"]

@@ -43,6 +43,7 @@ BudgetRule = Literal["fixed", "neyman", "knapsack"]
 Reads = Literal["belief", "mean", "draw", "shuffled"]
 Sampler = Literal["poisson", "bernoulli", "categorical"]
 Design = Literal["proportional", "top"] | Sampler
+Per = Literal["token", "second"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +131,7 @@ class PolicyConfig:
     easy_weight: float | None = None  # worth of a prompt that passes too often, in [0, 1]
     hard_weight: float | None = None  # of one that passes too seldom
     controller: ControllerConfig | None = None  # None: every number stays as it is
+    per: Per | None = None  # the utility is divided by what a group is expected to cost in these; None: it is not
 
     @property
     def sampler(self) -> Sampler | None:

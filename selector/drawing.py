@@ -16,10 +16,12 @@ from selector.budget import spread_rollouts
 from selector.claims import Claim, derive_claim
 from selector.config import BudgetConfig, RunConfig
 from selector.controlling import controlled_policy, numbers_in_force
+from selector.costing import expected_tokens, group_cost
 from selector.draw import DrawFrame, Drawn, DrawPlan, draw, draw_uniform
 from selector.errors import BatchConflict, RevisitImpossible
 from selector.events import BatchDrawn
 from selector.facts import row_facts
+from selector.graded import expected_informative
 from selector.lifecycle import find_cohorts, review_rate, waking_rows
 from selector.observations import NUM_DIFFICULTY_BINS, observation_ranges
 from selector.policies import build_policy
@@ -122,7 +124,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     frame_N = state.pool.heldout_N if heldout else state.frame_N
     period = _period(state, request, int(np.count_nonzero(frame_N))) if is_train else state.revisit_draws
     beliefs = state.beliefs()
-    informative_N = informative_probability(beliefs.mean_N, beliefs.variance_N, request.group_size)
+    informative_N = expected_informative(state, beliefs, request.group_size)
     lifecycle_N, rules = state.rows["lifecycle_N"], config.policy.lifecycle
     woken = np.zeros(0, np.int64)
     cohorts = list[dict[str, Any]]()
@@ -171,6 +173,9 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
             utility_N = policy.utility(seen, group_size=request.group_size, facts=row_facts(state))
         else:
             utility_N = policy.utility(seen, group_size=request.group_size, informative_N=known_N)
+        cost_N = group_cost(state, config.policy.per, request.group_size)
+        if cost_N is not None:
+            utility_N = utility_N / cost_N
         if rules is not None:
             utility_N = utility_N * review_rate(lifecycle_N, state.rows["reviews_N"])
         drawn = draw(frame, utility_N, plan)
@@ -279,6 +284,7 @@ def _record(
         deadline=None if config.ticket_ttl_s is None else now + config.ticket_ttl_s,
         digest=_digest(state, request, drawn, weight_K),
         spent=state.ledger.spent() if request.purpose is Purpose.HELDOUT else {},
+        tokens_K=expected_tokens(state, rows),
     )
 
 

@@ -33,6 +33,7 @@ from selector.ledger import compared
 from selector.pool import PoolState, empty_pool
 from selector.reports import Decision, Refusal, Report, decide
 from selector.restoring import find_checkpoint
+from selector.silence import may_be_silent
 from selector.simulated_inclusion import SimulatedInclusion, simulated_inclusion
 from selector.state import Checkpoint, RunState, make_estimator
 from selector.tickets import read_ticket_name
@@ -209,7 +210,14 @@ class RunEngine:
         arrived = rollouts["arrived"][slots]
         columns = [rollouts[name][slots][arrived].tolist() for name in ("outcome", "reward", "status")]
         outcomes, rewards = ([None if np.isnan(v) else v for v in column] for column in columns[:2])
-        return judge(outcomes, rewards, columns[2], config=self.state.config, expired=True)
+        return judge(
+            outcomes,
+            rewards,
+            columns[2],
+            config=self.state.config,
+            expired=True,
+            may_be_silent=may_be_silent(self.state, ticket),
+        )
 
     def _trained(self, trained: Sequence[str] | None) -> tuple[list[int] | None, list[Refusal]]:
         if trained is None:

@@ -104,6 +104,7 @@ class BatchDrawn(Event):
     group_size_K: np.ndarray | None = None  # int32 rollouts by ticket; None: `group_size` each
     wave: dict[str, Any] | None = None  # WaveConfig that its train tickets are under, whatever the run's is later
     controlled: dict[str, float] = field(default_factory=dict)  # the controller's numbers that it was drawn under
+    tokens_K: np.ndarray | None = None  # float64, expected of one rollout at the draw; None while nothing was known
 
     @property
     def rollouts_K(self) -> np.ndarray:
@@ -251,7 +252,9 @@ _ARRAYS: dict[str, type[np.generic]] = {
     "variance_K": np.float64,
     "informative_K": np.float64,
     "group_size_K": np.int32,
+    "tokens_K": np.float64,
 }
+_LATER: dict[str, Any] = {"tokens_K": None}  # what older logs do not have
 
 
 def event_from_json(kind: str, values: Mapping[str, Any]) -> Event:
@@ -262,6 +265,7 @@ def event_from_json(kind: str, values: Mapping[str, Any]) -> Event:
     read = dict(values)
     try:
         if cls is BatchDrawn:
+            read = {**_LATER, **read}
             for name, dtype in _ARRAYS.items():
                 if read.get(name) is not None:
                     read[name] = np.asarray(read[name], dtype)

@@ -13,6 +13,7 @@ from predictors.base import Observations
 from selector import lifecycle, progress, restoring
 from selector.config import RunConfig
 from selector.controlling import count_groups, fold_numbers
+from selector.costing import rollout_costs
 from selector.drawing import due_revisits
 from selector.events import (
     BatchDrawn,
@@ -29,8 +30,10 @@ from selector.events import (
     StepRecorded,
     TicketsExpired,
 )
+from selector.graded import learn_ties
 from selector.ledger import whole_microseconds
 from selector.revisits import next_overdue
+from selector.silence import count_heard, loss_share
 from selector.standing import observed
 from selector.state import Checkpoint, DrawnBatch, RunState
 from selector.suspects import same_score
@@ -128,6 +131,9 @@ def close(state: RunState, tickets: Sequence[int], closings: Sequence[Closing]) 
         )
     _observe(state, ordinals[reported])
     _quarantine(state, ordinals[~reported])
+    if state.config.feed == "informative_only":
+        count_heard(state, ordinals)
+        _hear_silence(state, ordinals[table["reason"][ordinals] == VoidReason.SILENT])
 
 
 def _observe(state: RunState, ordinals: np.ndarray) -> None:
@@ -142,6 +148,7 @@ def _observe(state: RunState, ordinals: np.ndarray) -> None:
     stage_N = state.rows["lifecycle_N"]
     stage_N[rows[stage_N[rows] == Lifecycle.NEW]] = Lifecycle.ACTIVE
     state.rows["unscored_N"][rows] = 0
+    learn_ties(state, ordinals)
     ticket_B, passes_B, scored_B = observed(state, ordinals)
     state.estimator.observe(
         Observations(
@@ -153,7 +160,20 @@ def _observe(state: RunState, ordinals: np.ndarray) -> None:
     )
     progress.rate(state.rows, rows, table["passes"][ordinals] / table["scored"][ordinals])
     count_groups(state, ordinals)
+    state.costs.observe(rollout_costs(state, ordinals))
     _move(state, ordinals)
+
+
+def _hear_silence(state: RunState, ordinals: np.ndarray) -> None:
+    if len(ordinals):
+        table = state.book.tickets
+        silent = Observations(
+            rows_B=table["row"][ordinals],
+            passes_B=np.zeros(len(ordinals)),
+            scored_B=table["group_size"][ordinals].astype(np.int64),
+            version_B=table["issued_version"][ordinals],
+        )
+        state.estimator.observe_silence(silent, loss_share(state))
 
 
 def _move(state: RunState, ordinals: np.ndarray) -> None:
@@ -332,6 +352,7 @@ def _add_rollouts(state: RunState, groups: Sequence[GroupEvidence]) -> None:
     rollouts["reward"][slots] = _floats(_joined(groups, "reward"))[new_B]
     rollouts["status"][slots] = status_B
     rollouts["tokens"][slots] = tokens_B[new_B]
+    np.add.at(rollouts["seconds"], slot_B, np.array(_joined(groups, "seconds"), np.float64))
     rollouts["version"][slots] = np.array(_joined(groups, "version"), np.int64)[new_B]
     rollouts["id_hash"][slots] = np.array([hash_id(name) for name in _joined(groups, "ids")], np.uint64)[new_B]
     np.add.at(table["arrived"], tickets, 1)

@@ -13,6 +13,7 @@ import numpy as np
 
 from selector.errors import BranchSuperseded, BranchUnknown, ReportInvalid
 from selector.events import Closing, GroupEvidence, RefusedEvidence, RolloutsReported
+from selector.silence import may_be_silent
 from selector.standing import decide_waves, rule_of
 from selector.state import RunState
 from selector.tickets import hash_id, read_ticket_name
@@ -387,7 +388,9 @@ class _GroupDecision:
             (),
             (),
         )
-        closing = judge(*columns, config=self.state.config, void=void)
+        closing = judge(
+            *columns, config=self.state.config, void=void, may_be_silent=may_be_silent(self.state, draft.ticket)
+        )
         draft.state = TicketState.REPORTED if closing.reported else TicketState.VOID
         draft.reason = closing.reason
         return closing

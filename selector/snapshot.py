@@ -33,6 +33,7 @@ _BATCH_ARRAYS = (
     "pass_rate_K",
     "variance_K",
     "informative_K",
+    "tokens_K",
 )
 _PLAIN = ("seq", "branch", "segment_start", "lifecycle_start", "controller_start", "completed")
 
@@ -152,7 +153,11 @@ def _load_batches(state: RunState, arrays: Mapping[str, np.ndarray], documents: 
     start = 0
     for ordinal, stored in enumerate(documents):
         stop = start + stored["size"]
-        columns: dict[str, Any] = {name: arrays[f"batches.{name}"][start:stop] for name in _BATCH_ARRAYS}
+        stored_columns = (name for name in _BATCH_ARRAYS if name != "tokens_K")
+        columns: dict[str, Any] = {name: arrays[f"batches.{name}"][start:stop] for name in stored_columns}
+        if "batches.tokens_K" in arrays:  # which an older version does not have
+            tokens_K = arrays["batches.tokens_K"][start:stop]
+            columns["tokens_K"] = None if np.isnan(tokens_K).any() else tokens_K
         if not stored["has_weight"]:
             columns["weight_K"] = None
         event = event_from_json(BatchDrawn.kind, {**stored["event"], **columns})

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from predictors.base import Beliefs, Estimator
+from predictors.costs import Costs
 from predictors.registry import build_estimator
+from predictors.ties import Ties
 from selector.config import RunConfig
 from selector.controllers.base import COUNTS
 from selector.errors import SnapshotDamaged
@@ -110,6 +112,11 @@ class RunState:
     checkpoints: list[Checkpoint] = field(default_factory=list)
     restores: dict[str, dict[str, Any]] = field(default_factory=dict)
     alarms: dict[str, dict[str, Any]] = field(default_factory=dict)
+    costs: Costs = field(default_factory=Costs)
+    ties: Ties = field(default_factory=Ties)
+    heard: np.ndarray = field(
+        default_factory=lambda: np.zeros(2)
+    )  # audit tickets lost without a word, and all; `silence`
 
     @property
     def num_rows(self) -> int:
@@ -136,6 +143,8 @@ class RunState:
         self.revisit_position_N = assign_positions(self.revisit_position_N, pool.frame_N, self.config.seed)
         self.revisit_row_P = rows_by_position(self.revisit_position_N)
         self.estimator.resize(pool.category_N + 1)  # code 0 is "no category"
+        self.costs.resize(pool.category_N + 1)
+        self.ties.resize(len(pool.categories) + 1)
 
     def beliefs(self, rows: np.ndarray | None = None) -> Beliefs:
         return self.estimator.beliefs(rows)
@@ -189,6 +198,9 @@ class RunState:
             "seen": self.seen.copy(),
             **{f"{CONTROLLED}{name}": np.array([value]) for name, value in self.controlled.items()},
             **{f"estimator.{name}": array.copy() for name, array in self.estimator.state().items()},
+            **{f"costs.{name}": array for name, array in self.costs.state().items()},
+            **{f"ties.{name}": array for name, array in self.ties.state().items()},
+            "heard": self.heard.copy(),
         }
 
     def rewind(self, saved: Mapping[str, np.ndarray], *, beliefs: bool = True) -> None:
@@ -218,6 +230,15 @@ class RunState:
             estimator.load_state({k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)})
             estimator.resize(category_N)
             self.estimator = estimator
+            self.costs = Costs()
+            if known := {k.removeprefix("costs."): v for k, v in saved.items() if k.startswith("costs.")}:
+                self.costs.load_state(known)
+            self.costs.resize(category_N)
+            self.ties = Ties()
+            if learned := {k.removeprefix("ties."): v for k, v in saved.items() if k.startswith("ties.")}:
+                self.ties.load_state(learned)
+            self.ties.resize(len(self.pool.categories) + 1)
+            self.heard = np.array(saved.get("heard", np.zeros(2)))
 
 
 def make_estimator(config: RunConfig) -> Estimator:

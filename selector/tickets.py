@@ -84,6 +84,7 @@ ROLLOUT_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
     "reward": (np.float64, np.nan),
     "status": (np.uint8, 0),  # RolloutStatus
     "tokens": (np.int64, 0),  # of the first fragment
+    "seconds": (np.float64, 0.0),  # of all fragments; 0 where nobody said
     "version": (np.int64, UNKNOWN),
     "id_hash": (np.uint64, 0),  # 0: no id
 }
@@ -208,7 +209,7 @@ class TicketBook:
         state = {**later, **_without_waves(size), **state}
         self.tickets.load_state(state, "tickets.")
         self.past.load_state(state, "past.")
-        self.rollouts.load_state(state, "rollouts.")
+        self.rollouts.load_state(state, "rollouts.", later=("seconds",))
         self.decisions.load_state(state, "decisions.")
         self.fragments = {}
         for slot, fragment, outcome, tokens in zip(

@@ -54,6 +54,7 @@ class VoidReason(IntEnum):
     EXPIRED = 6  # its deadline passed
     TOO_FEW = 7  # closed with fewer than min_rollouts scored
     ENDED = 8  # the run was completed while it was open
+    SILENT = 9  # nothing came back, in a feed of informative groups only
 
 
 class RolloutStatus(IntEnum):

@@ -22,10 +22,12 @@ def judge(
     config: RunConfig,
     void: VoidReason | None = None,
     expired: bool = False,
+    may_be_silent: bool = False,
 ) -> Closing:
     """How a group closes with these rollouts, in any order.
 
     `void`: it ends without counting, for this reason. `expired`: its deadline passed; it counts if it has enough.
+    `may_be_silent`: that nothing came back says something, `silence`.
     """
     scored = [
         (outcome, reward)
@@ -37,6 +39,8 @@ def judge(
     by_reward = is_informative([reward for _, reward in scored], config.tolerance)
     enough = len(scored) >= config.min_rollouts
     reason = VoidReason.NONE if enough else _why_too_few(statuses, expired)
+    if may_be_silent and not statuses:
+        reason = VoidReason.SILENT
     if void is not None:
         reason = void
     reported = reason is VoidReason.NONE

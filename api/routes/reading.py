@@ -51,7 +51,16 @@ async def get_events(request: Request, run: str, after: schemas.Count = 0) -> St
 def _rows(columns: dict[str, Any], size: int = 1_000) -> Iterator[list[tuple[Any, ...]]]:
     for start in range(0, len(columns["key"]), size):
         parts = (column[start : start + size] for column in columns.values())
-        yield list(zip(*(p.tolist() if isinstance(p, np.ndarray) else p for p in parts), strict=True))
+        yield list(zip(*(_plain(p) for p in parts), strict=True))
+
+
+def _plain(values: Any) -> list[Any]:
+    """A list; what is not known is None, not NaN."""
+    if not isinstance(values, np.ndarray):
+        return list(values)
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        return [None if value != value else value for value in values.tolist()]
+    return list(values.tolist())
 
 
 def _jsonl(columns: dict[str, Any]) -> Iterator[bytes]:
@@ -73,5 +82,5 @@ def _csv(columns: dict[str, Any]) -> Iterator[str]:
 
 def _parquet(columns: dict[str, Any]) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(pa.table(columns), sink)
+    pq.write_table(pa.table({name: pa.array(values, from_pandas=True) for name, values in columns.items()}), sink)
     return sink.getvalue()

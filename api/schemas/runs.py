@@ -102,6 +102,7 @@ class PolicyRequest(Request):
     easy_weight: Share | None = None
     hard_weight: Share | None = None
     controller: ControllerRequest | None = None
+    per: Literal["token", "second"] | None = None
 
 
 class RunSettings(Request):

@@ -51,7 +51,7 @@ POLICIES: dict[str, type[Policy]] = {
 }
 PRESETS: dict[str, Preset] = FIRST_PRESETS | CURRICULA
 PARAMETERS = frozenset[str]().union(*(policy.parameters() for policy in POLICIES.values()))
-OPTIONAL = PARAMETERS - {"power"} | {"candidates", "lifecycle", "budget", "quotas"}
+OPTIONAL = PARAMETERS - {"power"} | {"candidates", "lifecycle", "budget", "quotas", "per"}
 """Parts of a `PolicyConfig` that are None where they do not count."""
 
 
@@ -76,7 +76,7 @@ def override(config: PolicyConfig, changes: Mapping[str, Any]) -> PolicyConfig:
         return changed  # `build_policy` says so
     idle = PARAMETERS - policy.parameters()
     if policy.exact_uniform:
-        idle |= {"floor", "reads", "design", "candidates", "lifecycle", "quotas"}
+        idle |= {"floor", "reads", "design", "candidates", "lifecycle", "quotas", "per"}
     elif changed.design != "top":
         idle |= {"candidates"}
     useless = sorted(name for name in idle & set(changes) if changes[name] != getattr(config, name))
@@ -99,6 +99,12 @@ def _check_design(config: PolicyConfig, weights: Weights) -> None:
         )
     if not 0.0 <= config.floor <= 1.0 or (config.floor == 0.0 and config.design != "top"):
         raise ValueError(f"floor must be in (0, 1], or 0 with design 'top', got {config.floor} with {config.design!r}")
+    if config.per is not None and POLICIES[config.utility].exact_uniform:
+        raise ValueError(f"per has no effect with utility {config.utility!r}, which draws every prompt alike")
+    if config.per is not None and config.reads == "shuffled":
+        raise ValueError(
+            "per needs beliefs of each prompt's own, and reads 'shuffled' deals them out anew: leave it out"
+        )
     if config.lifecycle is not None and POLICIES[config.utility].exact_uniform:
         raise ValueError(f"lifecycle has no effect with utility {config.utility!r}, which draws every prompt alike")
     if config.lifecycle is not None and config.sampler is not None:

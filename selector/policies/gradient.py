@@ -29,6 +29,9 @@ class Gradient(Policy):
         check_power(self.power)
 
     def utility(self, beliefs: Beliefs, *, group_size: int, informative_N: np.ndarray | None = None) -> np.ndarray:
-        squared_N = expected_squared_advantage(beliefs.mean_N, beliefs.variance_N, group_size, self.advantage)
+        if informative_N is not None and self.advantage == "grpo":
+            squared_N = informative_N
+        else:
+            squared_N = expected_squared_advantage(beliefs.mean_N, beliefs.variance_N, group_size, self.advantage)
         utility_N: np.ndarray = squared_N ** (0.5 * self.power)
         return utility_N

@@ -204,7 +204,7 @@ def test_beliefs_come_in_every_format_with_the_same_rows(http: Http, form: str) 
     import pyarrow.csv
     import pyarrow.parquet
 
-    names = ["key", "pass_rate", "pass_rate_sd", "n_eff", "lag", "informative", "state", "source"]
+    names = ["key", "pass_rate", "pass_rate_sd", "n_eff", "lag", "informative", "state", "source", "tokens", "seconds"]
     expected = http.beliefs()
     content = http.send("GET", f"{RUN}/beliefs", params={"format": form}).content
     match form:

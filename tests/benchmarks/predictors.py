@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from tests.benchmarks.cost_figures import cost_figures
 from tests.benchmarks.estimator_speed import speed_figures
 from tests.benchmarks.language import Figure, arguments, show
 from tests.benchmarks.outcome_sets import FEEDS, outcome_sets
@@ -36,7 +37,7 @@ def main() -> None:
         from tests.benchmarks.estimator_picture import picture
 
         picture(results, options.picture)
-    speed = speed_figures(quick=options.quick)
+    speed = [*speed_figures(quick=options.quick), *cost_figures(quick=options.quick)]
     gains = _category_gains(results)
     if options.json:
         show([*(figure for result in results for figure in _figures(result)), *gains, *speed], as_json=True)

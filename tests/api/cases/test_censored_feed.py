@@ -1,0 +1,59 @@
+"""The trainer filters first and reports groups whose scores differ only, apart from those of the audit."""
+
+from typing import Any
+
+import numpy as np
+
+from tests.api.harness import Http, group, prompts, refused
+
+RATES = (0.9, 0.02)
+
+
+def rates(key: str) -> float:
+    return RATES[int(key[1:]) % 2]
+
+
+def trained(http: Http, run: str, batches: int, *, censored: bool) -> None:
+    for index in range(batches):
+        groups: list[dict[str, Any]] = []
+        for ticket in http.draw(index, 20, index, run=run)["tickets"]:
+            rng = np.random.default_rng([index, int(ticket["prompt"][1:])])
+            outcomes = (rng.random(8) < rates(ticket["prompt"])).astype(float).tolist()
+            if not censored or ticket["purpose"] == "audit" or len(set(outcomes)) > 1:
+                groups.append(group(ticket, outcomes))
+            else:
+                groups.append({"ticket": ticket["ticket"], "final": True, "rollouts": []})
+        assert http.report(*groups, run=run)["rejected"] == []
+
+
+def test_estimates_find_the_pass_rates_of_solved_and_hopeless_prompts_and_nothing_rests(http: Http) -> None:
+    http.pool(prompts(40))
+    http.run("all", group_size=8, audit_share=0.2)
+    http.run("some", group_size=8, audit_share=0.2, feed="informative_only")
+    trained(http, "all", 30, censored=False)
+    trained(http, "some", 30, censored=True)
+
+    for run in ("all", "some"):
+        for rate in RATES:
+            of_rate = [b for key, b in http.beliefs(run).items() if rates(key) == rate]
+            covered = [abs(b["pass_rate"] - rate) <= 2 * b["pass_rate_sd"] + 0.02 for b in of_rate]
+            assert np.mean(covered) >= 0.75, (run, rate)
+    assert np.mean([b["pass_rate"] for k, b in http.beliefs("some").items() if rates(k) == 0.9]) > 0.85
+    assert np.mean([b["pass_rate"] for k, b in http.beliefs("some").items() if rates(k) == 0.02]) < 0.09
+    states = http.info("some")["states"]
+    assert (states["mastered"], states["deferred"], states["quarantined"]) == (0, 0, 0)
+    warnings = http.get("/v1/runs/some/audit")["warnings"]
+    assert any("censored" in warning for warning in warnings)
+    silent = [t for t in http.tickets("some", state="void") if t["reason"] == "silent"]
+    assert silent
+    assert all(t["purpose"] == "train" for t in silent)
+
+
+def test_rest_in_such_a_run_is_refused_and_silence_cannot_be_sent_as_a_reason(http: Http) -> None:
+    http.pool(prompts(4))
+    body = {"name": "r", "pool": "p", "feed": "informative_only", "policy": {"lifecycle": {}}}
+    refused(http.send("POST", "/v1/runs", body), 422, "invalid_config", "lifecycle", "informative groups")
+    http.run(group_size=8, feed="informative_only")
+    ticket = http.draw(0, 1)["tickets"][0]["ticket"]
+    sent = {"groups": [{"ticket": ticket, "void": "silent", "rollouts": []}]}
+    assert http.send("POST", "/v1/runs/r/reports", sent).status_code == 422
