@@ -28,7 +28,19 @@ from api.service import RunService
 from api.settings import Settings, is_loopback
 from api.store import RunStore
 
-CAPABILITIES = ("pools", "runs", "batches", "reports", "steps", "checkpoints", "beliefs", "audit", "costs", "events")
+CAPABILITIES = (
+    "pools",
+    "runs",
+    "batches",
+    "reports",
+    "steps",
+    "signals",
+    "checkpoints",
+    "beliefs",
+    "audit",
+    "costs",
+    "events",
+)
 ROUTERS = (health.router, pools.router, runs.router, batches.router, reports.router, progress.router, reading.router)
 
 logger = logging.getLogger("midband.api")

@@ -14,10 +14,11 @@ from predictors.base import Beliefs, Estimator
 from predictors.registry import build_estimator
 from selector.config import RunConfig
 from selector.errors import SnapshotDamaged
-from selector.events import BatchDrawn, RefusedEvidence
+from selector.events import BatchDrawn, RefusedEvidence, SignalsReceived
 from selector.ledger import Ledger
 from selector.pool import PoolState
 from selector.revisits import assign_positions
+from selector.signals import Signals
 from selector.tickets import TicketBook, TicketName
 from selector.types import PURPOSES, Lifecycle, Source
 
@@ -87,6 +88,7 @@ class RunState:
     lifecycle_start: int = 0  # seq at which prompts began to rest by the rules of now
     completed: bool = False
     rows: dict[str, np.ndarray] = field(default_factory=dict)
+    signals: Signals = field(default_factory=Signals)
     in_flight_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     revisit_position_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     quarantined_N: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # by this run, beside the pool's
@@ -125,6 +127,8 @@ class RunState:
         self.in_flight_N = grown(self.in_flight_N, size, np.int32)
         self.revisit_position_N = assign_positions(self.revisit_position_N, pool.frame_N, self.config.seed)
         self.estimator.resize(pool.category_N + 1)  # code 0 is "no category"
+        self.signals.grow(size)
+        self._attach()
 
     def beliefs(self, rows: np.ndarray | None = None) -> Beliefs:
         return self.estimator.beliefs(rows)
@@ -143,6 +147,15 @@ class RunState:
         if self.policy_version > self.belief_version:
             self.belief_version = self.policy_version
             self.estimator.advance(self.policy_version)
+
+    def see_signals(self, event: SignalsReceived) -> None:
+        """The trainer pushed numbers; beliefs read them from here on."""
+        self.signals.put(event)
+        self._attach()
+        self.last_change = self.seq
+
+    def _attach(self) -> None:
+        self.estimator.attach(self.signals.columns)
 
     def batch_of(self, ticket: int) -> DrawnBatch:
         return self.batches[int(self.book.tickets["batch"][ticket])]
@@ -169,6 +182,7 @@ class RunState:
         return {
             **{name: self.rows[name].copy() for name in ROW_COLUMNS},
             "counters": np.array([getattr(self, name) for name in COUNTERS], np.int64),
+            **self.signals.state(),
             **{f"estimator.{name}": array.copy() for name, array in self.estimator.state().items()},
         }
 
@@ -195,6 +209,9 @@ class RunState:
             estimator.load_state({k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)})
             estimator.resize(category_N)
             self.estimator = estimator
+            self.signals = Signals.from_state(saved)
+            self.signals.grow(self.num_rows)
+            self._attach()
 
 
 def make_estimator(config: RunConfig) -> Estimator:

@@ -27,10 +27,13 @@ from api.schemas.base import (
 from api.schemas.batches import Batch, BatchRequest, Predicted, Ticket, TicketPage, TicketStatus
 from api.schemas.pools import ImportReport, PoolInfo, PoolRequest, QuarantineReport, QuarantineRequest, RowError
 from api.schemas.progress import (
+    MAX_PROMPTS_PER_PUSH,
     CheckpointInfo,
     CheckpointRequest,
     RestoreAnswer,
     RestoreRequest,
+    SignalRejection,
+    SignalsAnswer,
     SignalsRequest,
     StepAnswer,
     StepCosts,
@@ -67,6 +70,7 @@ __all__ = [
     "MAX_GROUPS_PER_REPORT",
     "MAX_GROUP_SIZE",
     "MAX_KEY_LENGTH",
+    "MAX_PROMPTS_PER_PUSH",
     "Answer",
     "AuditInfo",
     "Batch",
@@ -110,6 +114,8 @@ __all__ = [
     "RunSettings",
     "Seconds",
     "Share",
+    "SignalRejection",
+    "SignalsAnswer",
     "SignalsRequest",
     "StartFrom",
     "StepAnswer",

@@ -383,7 +383,6 @@ def test_a_request_keeps_the_name_it_was_given_if_that_is_sane(shared: Http) -> 
         ("GET", "/v1/runs/r/report", None),
         ("POST", "/v1/comparisons", {"runs": [["r"]], "quality": {"metric": "pass_rate", "target": 0.5}}),
         ("POST", "/v1/runs/r/rollouts/fetch", {"ids": ["x"]}),
-        ("POST", "/v1/runs/r/signals", {"policy_version": 1, "features": {"p001": {"x": 1.0}}}),
         ("POST", "/v1/runs", {"name": "z", "pool": "p", "feed": "informative_only"}),
         ("POST", "/v1/runs", {"name": "z", "pool": "p", "start_from": {"run": "other"}}),
     ],
