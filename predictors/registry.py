@@ -11,6 +11,7 @@ from predictors.kalman_arcsine import KalmanArcsine
 from predictors.kalman_logit import KalmanLogit
 from predictors.last_mean import LastMean
 from predictors.mixture import Mixture
+from predictors.pushed import PushedValue
 from predictors.streak import Streak
 
 ESTIMATORS: dict[str, type[Estimator]] = {
@@ -23,6 +24,7 @@ ESTIMATORS: dict[str, type[Estimator]] = {
     "last_mean": LastMean,
     "mixture": Mixture,
     "streak": Streak,
+    "value": PushedValue,
 }
 
 

@@ -43,6 +43,8 @@ def test_an_unknown_option_is_refused_with_the_choices() -> None:
         ("kalman_arcsine", {"process_noise": 0.2}, "process_noise must be in"),
         ("kalman_arcsine", {"drift": 1.0}, "drift must be in"),
         ("kalman_arcsine", {"memory_groups": -1.0}, "memory_groups must be in"),
+        ("value", {"own_share": 1.5}, "own_share must be in"),
+        ("value", {"discount": -0.5}, "discount must be in"),
         ("mixture", {"process_noise": 0.0}, "process_noise must be in"),
         ("mixture", {"memory_groups": 0.0}, "memory_groups must be in"),
     ],
@@ -86,4 +88,5 @@ def test_the_options_that_users_may_set_are_these() -> None:
         "last_mean": ["prior_failures", "prior_successes"],
         "mixture": ["memory_groups", "process_noise"],
         "streak": ["easy_mean", "hard_mean", "prior_failures", "prior_successes"],
+        "value": ["discount", "own_share", "prior_failures", "prior_successes", "process_noise"],
     }

@@ -76,9 +76,12 @@ def test_a_run_without_a_name_of_its_own_takes_no_signals(http: Http) -> None:
 def test_signals_are_there_after_the_service_began_anew(sqlite_url: str) -> None:
     with in_process(sqlite_url) as http:
         http.pool(letters())
-        http.run()
+        http.run(policy={"preset": "pcl"})
         push(http, a={"value": 0.9}, b={"value": 0.1})
+        before = http.beliefs()
     with in_process(sqlite_url) as http:
+        assert http.beliefs() == before
+        assert before["a"]["pass_rate"] > before["c"]["pass_rate"] > before["b"]["pass_rate"]
         assert push(http, a={"value": 0.9})["duplicate"] == 1
 
 
