@@ -6,6 +6,7 @@ from predictors.base import Estimator
 from predictors.beta_with_reference import BetaWithReference
 from predictors.category import Category
 from predictors.discounted_beta import DiscountedBeta
+from predictors.features import Features
 from predictors.hmm import Hmm
 from predictors.kalman_arcsine import KalmanArcsine
 from predictors.kalman_logit import KalmanLogit
@@ -18,6 +19,7 @@ ESTIMATORS: dict[str, type[Estimator]] = {
     "beta_with_reference": BetaWithReference,
     "category": Category,
     "discounted_beta": DiscountedBeta,
+    "features": Features,
     "hmm": Hmm,
     "kalman_arcsine": KalmanArcsine,
     "kalman_logit": KalmanLogit,

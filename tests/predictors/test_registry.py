@@ -82,6 +82,7 @@ def test_the_options_that_users_may_set_are_these() -> None:
         ],
         "category": ["learning_rate"],
         "discounted_beta": ["discount", "prior_failures", "prior_successes", "process_noise"],
+        "features": ["memory_groups", "process_noise"],
         "hmm": ["discount", "group_size"],
         "kalman_arcsine": ["drift", "memory_groups", "process_noise"],
         "kalman_logit": ["process_noise"],

@@ -7,7 +7,7 @@ from predictors.base import NEVER, Column
 from selector.signals import MAX_NAMES
 from selector.snapshot import restore_snapshot, snapshot
 from tests.selector.checked_run import fingerprint
-from tests.selector.engine_cases import Session, make_pool
+from tests.selector.engine_cases import Session, coin, make_config, make_policy, make_pool
 
 
 def known(session: Session, name: str) -> dict[int, tuple[float, int]]:
@@ -131,3 +131,32 @@ def test_a_snapshot_without_signals_has_no_trace_of_them() -> None:
 
     assert not any(name.startswith("signal") for name in session.state.rewindable())
     assert restore_snapshot(snapshot(session.state), session.archive.pool).signals.columns == {}
+
+
+@pytest.mark.parametrize("estimator", ["features", "value", "mixture"])
+def test_a_run_with_signals_goes_on_to_the_bit_from_its_log_and_from_any_snapshot(estimator: str) -> None:
+    """Draws and beliefs agree after a crash at any point, and after a restore that is replayed."""
+    pool, rate_N = make_pool(160), np.linspace(0.05, 0.95, 160)
+    policy = make_policy(estimator=estimator, estimator_options={})
+    session = Session(make_config(policy, audit_share=0.2), pool)
+    stored = []
+    for index in range(8):
+        near = {row: float(rate_N[row]) for row in range(index, 160, 2)}
+        session.push(index, value=near, depth={row: row % 7 for row in range(0, 160, 3)})
+        session.answer_batch(session.draw(index, 24, policy_version=index), coin(3, rate_N))
+        stored.append(snapshot(session.state))
+        if index == 4:
+            session.checkpoint(4)
+    session.restore(4, restore_id="a")
+    stored.append(snapshot(session.state))
+    session.push(8, value={0: 0.5, 3: 0.75})
+
+    for data in stored[::2]:
+        np.testing.assert_array_equal(session.resumed(data).state.beliefs().mean_N, session.state.beliefs().mean_N)
+    other = session.fork()
+    drawn, again = (one.draw(9, 24, policy_version=8).event for one in (session, other))
+    np.testing.assert_array_equal(again.row_K, drawn.row_K)
+    np.testing.assert_array_equal(again.inclusion_K, drawn.inclusion_K)
+    for data in (stored[3], stored[-1]):
+        assert fingerprint(session.resumed(data).state) == fingerprint(session.state)
+    assert (session.state.estimator.state().get("fit_sums", np.ones(1)) != 0).any()
