@@ -275,7 +275,7 @@ class RunService:
                 await self.command(run.name, lambda work: self._see_pool(work, pool_id))
 
     def _see_pool(self, work: Work, pool_id: int) -> None:
-        newest = self.store.pool(pool_id)
+        newest = self.store.pool(pool_id, estimator=work.engine.state.config.policy.estimator)
         if newest.revision > work.engine.state.pool.revision:
             work.apply(PoolRevised(revision=newest.revision, pool=newest))
 

@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 from sqlalchemy import Connection, Engine
@@ -15,9 +16,11 @@ from sqlalchemy import Connection, Engine
 from api.db import pools as pool_queries
 from api.db import runs as run_queries
 from api.db.columns import PoolColumns
+from api.db.features import read_features
 from api.db.runs import FULL, REWIND, StoredRun
 from api.db.session import read, write
 from api.version import installed_version
+from predictors.registry import ESTIMATORS
 from selector.config import RunConfig
 from selector.engine import RunEngine
 from selector.errors import SnapshotDamaged
@@ -39,8 +42,8 @@ class RunStore:
         self._pools: OrderedDict[tuple[int, int], PoolColumns] = OrderedDict()
         self._lock = threading.Lock()
 
-    def pool(self, pool_id: int, revision: int | None = None) -> PoolState:
-        """A pool at a revision, by default the newest."""
+    def pool(self, pool_id: int, revision: int | None = None, *, estimator: str) -> PoolState:
+        """A pool at a revision, by default the newest, with features if this estimator reads them."""
         with read(self.database) as connection:
             name, newest = run_queries.pool_head(connection, pool_id)
             wanted = newest if revision is None else revision
@@ -55,11 +58,15 @@ class RunStore:
             self._pools.move_to_end((pool_id, wanted))
             while len(self._pools) > POOLS_KEPT:
                 self._pools.popitem(last=False)
-        return columns.state(name)
+        state = columns.state(name)
+        if not ESTIMATORS[estimator].reads_columns:
+            return state
+        with read(self.database) as connection:
+            return replace(state, features=read_features(connection, pool_id, wanted, len(state)))
 
     def begin(self, name: str, pool_id: int, request: dict[str, object], config: RunConfig, at: float) -> StoredRun:
         """A new run with the first events of its log, in one transaction."""
-        _, events = RunEngine.begin(name, config, self.pool(pool_id))
+        _, events = RunEngine.begin(name, config, self.pool(pool_id, estimator=config.policy.estimator))
         with write(self.database) as connection:
             run_id = run_queries.insert_run(
                 connection,
@@ -71,7 +78,8 @@ class RunStore:
                 at=at,
             )
             run_queries.append_events(connection, run_id, 1, events, at)
-        return StoredRun(id=run_id, name=name, pool_id=pool_id, request=request, completed=False)
+        estimator = config.policy.estimator
+        return StoredRun(id=run_id, name=name, pool_id=pool_id, request=request, completed=False, estimator=estimator)
 
     def append(
         self, run: StoredRun, engine: RunEngine, events: Sequence[Event], checkpoints: Checkpoints, at: float
@@ -147,7 +155,7 @@ class RunArchive:
         self._store, self._run = store, run
 
     def pool(self, revision: int) -> PoolState:
-        return self._store.pool(self._run.pool_id, revision)
+        return self._store.pool(self._run.pool_id, revision, estimator=self._run.estimator)
 
     def rewound(self, position: int) -> Mapping[str, np.ndarray]:
         return self._store.rewound(self._run, position)

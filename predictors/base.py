@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -127,6 +127,9 @@ class Estimator(ABC):
     One small group is bounded evidence: no pass among a few rollouts is "unknown so far", never "impossible".
     Not thread safe; the engine has one writer.
     """
+
+    reads_columns: ClassVar[bool] = False
+    """Whether attached columns matter; where not, nobody needs to get hold of them."""
 
     @classmethod
     @abstractmethod

@@ -63,6 +63,7 @@ class BetaWithReference(RowEstimator[BetaWithReferenceConfig]):
     """
 
     name = "beta_with_reference"
+    reads_columns = True
     columns: ClassVar = {
         "successes_N": 0.0,
         "failures_N": 0.0,

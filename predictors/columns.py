@@ -62,13 +62,18 @@ class Design:
         return np.concatenate(parts, axis=1)
 
 
+def projected(value_BF: FloatArray) -> FloatArray:
+    """Vectors longer than MAX_VECTOR, on so many random directions, of about the same length; shorter as they are."""
+    length = value_BF.shape[1]
+    if length <= MAX_VECTOR:
+        return value_BF
+    signs_FD = np.random.default_rng(length).integers(0, 2, (length, MAX_VECTOR)) * 2.0 - 1.0
+    return np.asarray(value_BF @ signs_FD / np.sqrt(MAX_VECTOR))
+
+
 def _numbers(value: FloatArray) -> FloatArray:
     """A column's numbers and whether it is missing; a vector is missing where any number of it is."""
     value_BF = np.asarray(value, np.float64).reshape(value.shape[0], -1)
     missing_B1 = ~np.isfinite(value_BF).all(axis=1, keepdims=True)
     value_BF = np.where(missing_B1, 0.0, value_BF)
-    length = value_BF.shape[1]
-    if length > MAX_VECTOR:
-        signs = np.random.default_rng(length).integers(0, 2, (length, MAX_VECTOR)) * 2.0 - 1.0
-        value_BF = value_BF @ signs
-    return np.column_stack([np.arcsinh(value_BF), missing_B1])
+    return np.column_stack([np.arcsinh(projected(value_BF)), missing_B1])

@@ -66,6 +66,8 @@ class Features(Estimator):
     and each time that GROWTH as many have been tried. A set of columns that changes is learned anew.
     """
 
+    reads_columns = True
+
     def __init__(self, own: Mixture) -> None:
         self._own = own
         self._columns: Mapping[str, Column] = {}

@@ -75,6 +75,7 @@ class PushedValue(DiscountedBeta):
     """
 
     name = "value"
+    reads_columns = True
 
     def __init__(self, config: PushedValueConfig) -> None:
         super().__init__(config)

@@ -4,8 +4,8 @@ Made by `api` from the stored pool (or by a test), shared by every run on the po
 value with a higher revision. Contents of prompts stay in the database; the core never sees them.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -25,6 +25,7 @@ class PoolState:
     categories: tuple[str, ...]
     absent_N: np.ndarray  # (N,) bool, no longer part of the uploaded data
     quarantined_N: np.ndarray  # (N,) bool, taken out by a person
+    features: Mapping[str, np.ndarray] = field(default_factory=dict)  # (N,) or (N, F), NaN for none; empty if not read
 
     def __post_init__(self) -> None:
         lengths = {len(self.split_N), len(self.category_N), len(self.absent_N), len(self.quarantined_N)}

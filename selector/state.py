@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from predictors.base import Beliefs, Estimator
+from predictors.base import Beliefs, Column, Estimator
 from predictors.registry import build_estimator
 from selector.config import RunConfig
 from selector.errors import SnapshotDamaged
@@ -155,7 +155,9 @@ class RunState:
         self.last_change = self.seq
 
     def _attach(self) -> None:
-        self.estimator.attach(self.signals.columns)
+        """Features of the pool and signals; of one name the signal counts."""
+        features = {name: Column(value_N=value_N) for name, value_N in self.pool.features.items()}
+        self.estimator.attach({**features, **self.signals.columns} if self.estimator.reads_columns else {})
 
     def batch_of(self, ticket: int) -> DrawnBatch:
         return self.batches[int(self.book.tickets["batch"][ticket])]

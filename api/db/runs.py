@@ -27,6 +27,7 @@ class StoredRun:
     pool_id: int
     request: dict[str, object]
     completed: bool
+    estimator: str  # the estimator of a run never changes
 
 
 def insert_run(
@@ -157,4 +158,5 @@ def _stored(row: dict[str, object]) -> StoredRun:
         pool_id=int(str(row["pool_id"])),
         request=orjson.loads(str(row["request"])),
         completed=bool(row["completed"]),
+        estimator=orjson.loads(str(row["config"]))["policy"]["estimator"],
     )
