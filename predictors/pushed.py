@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from predictors.base import Column, FloatArray, IntArray, Observations, State, require_between
+from predictors.base import NEVER, Column, FloatArray, IntArray, Observations, State, require_between
 from predictors.discounted_beta import DiscountedBeta, DiscountedBetaConfig
 from predictors.experts import MEAN_EDGE, aged, parameters
 from predictors.names import VALUE, pass_rates
@@ -64,8 +64,9 @@ class PushedValueConfig(DiscountedBetaConfig):
 class PushedValue(DiscountedBeta):
     """Beta(m c, (1 - m) c) from a pushed value v, and own groups on top of it as in `DiscountedBeta`.
 
-    m = a + b v, a line fitted to k/n of the groups whose prompt had a value by the time they were generated. c comes
-    from how far groups were from m beyond their own noise: with r = variance of p over m (1 - m), the mean of
+    m = a + b v, a line fitted to k/n of the first group of each prompt after its value was made: which prompts are
+    tried first does not depend on how they will score, while later on selection looks for those that disagree. c comes
+    from how far these groups were from m beyond their own noise: with r = variance of p over m (1 - m), the mean of
     (k/n - m)^2 is m (1 - m) (r + (1 - r)/n). Both start from "as it is" and START_OVERLAP. A value that is older than
     values were on average when they were tested has aged by process_noise per version in arcsin(sqrt(p)), as beliefs do
     in `experts.aged`. A prompt without a value has the prior that DiscountedBeta has.
@@ -106,7 +107,9 @@ class PushedValue(DiscountedBeta):
     def _learn(self, groups: Observations) -> None:
         """Compare values with the groups that came after them."""
         lag_B = groups.version_B - self._made(groups.rows_B, groups.version_B)
-        tested = np.flatnonzero(~np.isnan(self._value_N[groups.rows_B]) & (lag_B >= 0))
+        last_B = self._last_N[groups.rows_B]
+        is_first_B = last_B == NEVER if self._made_N is None else last_B < self._made_N[groups.rows_B]
+        tested = np.flatnonzero(~np.isnan(self._value_N[groups.rows_B]) & (lag_B >= 0) & is_first_B)
         if not tested.size:
             return
         scored_B = groups.scored_B[tested].astype(np.float64)

@@ -122,6 +122,22 @@ def test_groups_that_came_before_their_value_teach_nothing_about_it() -> None:
     assert made.state()["sum_groups"] == 2
 
 
+@pytest.mark.parametrize("version", [0, None])
+def test_only_the_first_group_after_a_value_tests_it(version: int | None) -> None:
+    """Else a policy that returns to middling prompts would make values look worse, or better, than they are."""
+    made = pushed([0.3, 0.6])
+    if version is None:
+        made.attach({"value": Column(value_N=np.array([0.3, 0.6]))})
+    made.observe(groups([0, 0, 1], [4, 8, 5], version=[1, 2, 2]))
+    made.observe(groups([0], [8], version=3))
+
+    assert made.state()["sum_groups"] == 2
+    assert made.state()["sum_rate"] == pytest.approx((4 + 5) / 8, rel=0.001)
+    made.attach(column([0.3, 0.6], version=[4, 0]))
+    made.observe(groups([0, 1], [8, 8], version=[4, 5]))
+    assert made.state()["sum_groups"] == pytest.approx(3, rel=0.001)
+
+
 def test_a_value_grows_less_sure_while_the_policy_moves_on() -> None:
     made = pushed([0.25, 0.25], version=[0, 90], process_noise=1e-3)
     made.advance(90)
