@@ -16,6 +16,9 @@ from predictors.names import check_length
 MAX_VECTOR = 128
 """Longer vectors are projected on so many random directions, fixed by the vector's length."""
 
+LARGEST = 1e6
+"""Numbers of a vector stay within this of 0."""
+
 MAX_CATEGORIES = 64
 """Categories that have a number of their own; further ones share them."""
 
@@ -26,8 +29,8 @@ MAX_DIMENSIONS = 512
 class Design:
     """Which columns are read, and how.
 
-    A number x counts as arcsinh(x), which is x where it is small and its logarithm where it is large; a vector
-    likewise, number by number, after its projection. Each column has one number more: 1 where it is missing, its own
+    A number x counts as arcsinh(x), which is x where it is small and its logarithm where it is large; numbers of a
+    vector as they are, up to LARGEST. Each column has one number more: 1 where it is missing, its own
     numbers then being 0. With more than one category each has a number that is 1 in it.
     Raises ValueError for a column that does not have one entry a row.
     """
@@ -63,7 +66,8 @@ class Design:
 
 
 def projected(value_BF: FloatArray) -> FloatArray:
-    """Vectors longer than MAX_VECTOR, on so many random directions, of about the same length; shorter as they are."""
+    """Vectors with numbers up to LARGEST; those longer than MAX_VECTOR on so many random directions, about as long."""
+    value_BF = np.clip(value_BF, -LARGEST, LARGEST)
     length = value_BF.shape[1]
     if length <= MAX_VECTOR:
         return value_BF
@@ -73,7 +77,11 @@ def projected(value_BF: FloatArray) -> FloatArray:
 
 def _numbers(value: FloatArray) -> FloatArray:
     """A column's numbers and whether it is missing; a vector is missing where any number of it is."""
-    value_BF = np.asarray(value, np.float64).reshape(value.shape[0], -1)
-    missing_B1 = ~np.isfinite(value_BF).all(axis=1, keepdims=True)
-    value_BF = np.where(missing_B1, 0.0, value_BF)
-    return np.column_stack([np.arcsinh(projected(value_BF)), missing_B1])
+    if value.ndim == 1:
+        missing_B = ~np.isfinite(value)
+        return np.column_stack([np.arcsinh(np.where(missing_B, 0.0, value)), missing_B])
+    value_BF = projected(np.asarray(value, np.float64))
+    missing_B = np.isnan(value_BF.sum(axis=1))
+    if missing_B.any():
+        value_BF[missing_B] = 0.0
+    return np.column_stack([value_BF, missing_B])

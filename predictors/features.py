@@ -35,8 +35,8 @@ MIN_TRIED = 16
 FIRST_FIT = 64
 """Prompts that must have been tried before strata are made."""
 
-GROWTH = 1.25
-"""Strata are made anew when so many times as many prompts have been tried: some ten times for each tenfold."""
+GROWTH = 1.5
+"""Strata are made anew when so many times as many prompts have been tried: some six times for each tenfold."""
 
 EDGE_SAMPLE = 65_536
 """Rows about, evenly spread over those it has learned from, by which the limits of strata are found."""
