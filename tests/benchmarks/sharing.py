@@ -1,7 +1,8 @@
 """What is gained by sharing between prompts: by features of their texts, by another model's solve rate, by categories.
 
 Each case is the same estimator with and without, on the same predictions of the same feed. All prompts, those that were
-never tried, and those of which the other model's rate is known. A column of noise is the control.
+never tried, and those of which the other model's rate is known. A column of noise is the control. Used by the benchmark
+of estimators.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,8 +14,8 @@ import numpy.typing as npt
 from predictors.base import NEVER, Column, FloatArray
 from predictors.calibration import randomised_pit, reliability
 from predictors.value import informative_probability
-from tests.benchmarks.language import Figure, arguments, show
-from tests.benchmarks.outcome_sets import FEEDS, OutcomeSet, Texts, outcome_sets, texts_of
+from tests.benchmarks.language import Figure
+from tests.benchmarks.outcome_sets import FEEDS, OutcomeSet, Texts, texts_of
 from tests.benchmarks.prequential import Predictions, replayed
 from tests.benchmarks.scoring import COVERED, Truth, differences, log_losses
 from tests.benchmarks.text import embeddings
@@ -168,13 +169,3 @@ def _figure(
         interval=interval,
         setting={"set": outcomes.name, "feed": outcomes.feed, "prompts": part, "predictions": count},
     )
-
-
-def main() -> None:
-    options = arguments("What sharing between prompts gains on real outcomes.").parse_args()
-    sets = outcome_sets(quick=options.quick, feeds=1 if options.quick else 3)
-    show(list(sharing_figures(sets)), as_json=options.json)
-
-
-if __name__ == "__main__":
-    main()
