@@ -35,6 +35,7 @@ CAPABILITIES = (
     "batches",
     "reports",
     "steps",
+    "signals",
     "checkpoints",
     "beliefs",
     "audit",

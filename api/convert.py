@@ -14,6 +14,7 @@ from selector.errors import ReportInvalid, UnknownConfig
 from selector.policies import PRESETS, build_policy, override
 from selector.refill import RefillConfig
 from selector.reports import GroupIn, Report, RolloutIn
+from selector.signals import PushedNumbers
 from selector.types import Purpose, RolloutStatus, VoidReason
 from selector.waves import WaveConfig
 
@@ -135,6 +136,17 @@ def to_step(request: schemas.StepRequest) -> StepRequest:
         weights_applied=request.weights_applied,
         update_size=request.update_size,
         costs=costs,
+    )
+
+
+def to_signals(request: schemas.SignalsRequest, rows: Mapping[str, int], num_rows: int) -> PushedNumbers:
+    """`rows` has the row of every key that the pool has now; the run may have seen fewer, `num_rows`."""
+    found = (rows.get(key) for key in request.features)
+    return PushedNumbers(
+        policy_version=request.policy_version,
+        keys=list(request.features),
+        rows=[row if row is not None and row < num_rows else None for row in found],
+        numbers=list(request.features.values()),
     )
 
 

@@ -139,6 +139,19 @@ class RunService:
 
         return await self.command(run, command)
 
+    async def push_signals(self, run: str, request: schemas.SignalsRequest) -> dict[str, Any]:
+        """Adds numbers about prompts; those that do not count are named in the answer."""
+
+        def command(work: Work) -> dict[str, Any]:
+            with read(self.store.database) as connection:
+                rows = pool_queries.find_rows(connection, self._pool_id_of(work), list(request.features))
+            decision = work.engine.push_signals(convert.to_signals(request, rows, work.engine.state.num_rows))
+            if decision.event is not None:
+                work.apply(decision.event)
+            return views.signals_answer(request.policy_version, decision)
+
+        return await self.command(run, command)
+
     async def checkpoint(self, run: str, step: int) -> dict[str, Any]:
         def command(work: Work) -> dict[str, Any]:
             event, known = work.engine.checkpoint(step)

@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import numpy as np
 from sqlalchemy import Connection, Engine
@@ -17,7 +18,8 @@ from sqlalchemy import Connection, Engine
 from api.db import pools as pool_queries
 from api.db import runs as run_queries
 from api.db.columns import PoolColumns
-from api.db.runs import FULL, REWIND, StoredRun
+from api.db.features import read_features
+from api.db.runs import FULL, REWIND, StoredRun, reads_features
 from api.db.session import read, write
 from api.leases import Leases
 from api.version import installed_version
@@ -70,7 +72,7 @@ class RunStore:
         with read(self.database) as connection:
             return run_queries.pool_head(connection, pool_id)[1]
 
-    def pool(self, pool_id: int, revision: int | None = None) -> PoolState:
+    def pool(self, pool_id: int, revision: int | None = None, *, with_features: bool) -> PoolState:
         """A pool at a revision, by default the newest."""
         with read(self.database) as connection:
             name, newest = run_queries.pool_head(connection, pool_id)
@@ -86,11 +88,16 @@ class RunStore:
             self._pools.move_to_end((pool_id, wanted))
             while len(self._pools) > POOLS_KEPT:
                 self._pools.popitem(last=False)
-        return columns.state(name)
+        state = columns.state(name)
+        if not with_features:
+            return state
+        with read(self.database) as connection:
+            return replace(state, features=read_features(connection, pool_id, wanted, len(state)))
 
     def begin(self, name: str, pool_id: int, request: dict[str, object], config: RunConfig, at: float) -> StoredRun:
         """A new run with the first events of its log, in one transaction."""
-        _, events = RunEngine.begin(name, config, self.pool(pool_id))
+        with_features = reads_features(config.to_dict()["policy"])
+        _, events = RunEngine.begin(name, config, self.pool(pool_id, with_features=with_features))
         with write(self.database) as connection:
             run_id = run_queries.insert_run(
                 connection,
@@ -103,7 +110,15 @@ class RunStore:
             )
             run_queries.append_events(connection, run_id, 1, events, at)
         last = len(events)
-        return StoredRun(id=run_id, name=name, pool_id=pool_id, request=request, completed=False, last_seq=last)
+        return StoredRun(
+            id=run_id,
+            name=name,
+            pool_id=pool_id,
+            request=request,
+            completed=False,
+            last_seq=last,
+            reads_features=with_features,
+        )
 
     def append(
         self,
@@ -243,7 +258,7 @@ class RunArchive:
         return self._store.pool_revision(self._run.pool_id)
 
     def pool(self, revision: int) -> PoolState:
-        return self._store.pool(self._run.pool_id, revision)
+        return self._store.pool(self._run.pool_id, revision, with_features=self._run.reads_features)
 
     def rewound(self, position: int) -> Mapping[str, np.ndarray]:
         return self._store.rewound(self._run, position)

@@ -5,6 +5,7 @@ Called by the service in worker threads. Reads the state and never changes it.
 
 import math
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from selector.drawing import DrawRequest, claim_of
 from selector.graded import expected_informative
 from selector.refilling import RefillStanding, last_refilled, refill_standing
 from selector.reports import Decision, Refusal
+from selector.signals import SignalsDecision
 from selector.standing import what_next
 from selector.state import DrawnBatch, RunState
 from selector.suspects import Suspect, find_suspects
@@ -210,6 +212,16 @@ def report_answer(state: RunState, decision: Decision) -> dict[str, Any]:
 
 def rejections(refusals: Iterable[Refusal]) -> list[dict[str, Any]]:
     return [{"ticket": r.ticket, "n": r.n, "code": r.code, "detail": r.detail} for r in refusals]
+
+
+def signals_answer(policy_version: int, decision: SignalsDecision) -> dict[str, Any]:
+    return {
+        "policy_version": policy_version,
+        "applied": 0 if decision.event is None else len(decision.event.row),
+        "duplicate": decision.duplicate,
+        "late": decision.late,
+        "rejected": [asdict(refused) for refused in decision.rejected],
+    }
 
 
 def ticket_page(state: RunState, *, tickets: np.ndarray, limit: int, cursor: int) -> dict[str, Any]:

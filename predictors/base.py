@@ -109,6 +109,16 @@ class Observations:
             yield self.take(part)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """Numbers about rows that no group says: a feature of the pool, or a signal that the trainer pushed."""
+
+    value_N: FloatArray  # (N,), or (N, F) for a vector; NaN where there is none
+    version_N: IntArray | None = (
+        None  # policy version each was made at, NEVER where there is none; None: of any version
+    )
+
+
 class Estimator(ABC):
     """Tracks the pass rate of every row of one pool.
 
@@ -122,6 +132,9 @@ class Estimator(ABC):
     whole_groups: ClassVar[bool] = False
     """Whether a group that was made in waves is shown as one, and not wave by wave. A wave's size is settled before it
     is made, so its share passed is unbiased given the past; that of a group stopped by its outcomes is not."""
+
+    reads_columns: ClassVar[bool] = False
+    """Whether attached columns matter; where not, nobody needs to get hold of them."""
 
     @classmethod
     @abstractmethod
@@ -158,6 +171,13 @@ class Estimator(ABC):
     @abstractmethod
     def beliefs(self, rows: IntArray | None = None) -> Beliefs:
         """Beliefs of these rows, or of all, as fresh arrays. Changes nothing."""
+
+    def attach(self, columns: Mapping[str, Column]) -> None:  # noqa: B027 - most estimators read none
+        """Read these columns by name from now on, in place of all attached before; one entry a row each.
+
+        They stay the owner's: no estimator changes them or has them in its state, so they are attached again after
+        `resize`, after `load_state` and after a change. An estimator that reads none ignores them.
+        """
 
     @abstractmethod
     def state(self) -> State:

@@ -10,7 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from predictors.base import FloatArray, IntArray, Observations, State, require_between
+from predictors.base import Column, FloatArray, IntArray, Observations, State, require_between
+from predictors.names import STRONG, WEAK, pass_rates
 from predictors.rows import MIN_N_EFF, FixedPriorConfig, Reader, Reading, RowEstimator, Rows
 
 ABILITY_KEPT = 0.9
@@ -57,11 +58,12 @@ class BetaWithReference(RowEstimator[BetaWithReferenceConfig]):
     working through the pool at each step: nothing where c stands still. The optional halving of r is left out.
     Evidence of an older version counts what it would if it had come in time; each group counts as a step's visit.
 
-    `set_references` gives the references. Without, they are 0 and 1 for every prompt, and p~ is the pool's smoothed
-    pass rate.
+    The references are the columns `weak` and `strong` that are attached. A prompt without has 0 and 1; where all are
+    without, p~ is the pool's smoothed pass rate.
     """
 
     name = "beta_with_reference"
+    reads_columns = True
     columns: ClassVar = {
         "successes_N": 0.0,
         "failures_N": 0.0,
@@ -78,17 +80,10 @@ class BetaWithReference(RowEstimator[BetaWithReferenceConfig]):
     def config_type(cls) -> type[BetaWithReferenceConfig]:
         return BetaWithReferenceConfig
 
-    def set_references(self, weak_N: FloatArray, strong_N: FloatArray) -> None:
-        """Pass rates of a weak and a strong reference model: (N,) each, in [0, 1], for all rows that there are."""
-        for name, rate_N in (("weak_N", weak_N), ("strong_N", strong_N)):
-            if rate_N.shape != self._last_N.shape:
-                raise ValueError(
-                    f"{name} must have one entry for each of {self._last_N.shape[0]} rows, got {rate_N.shape}"
-                )
-            if not ((rate_N >= 0.0) & (rate_N <= 1.0)).all():
-                raise ValueError(f"{name} must be in [0, 1]")
-        self._columns["weak_N"] = weak_N.astype(np.float32)
-        self._columns["strong_N"] = strong_N.astype(np.float32)
+    def attach(self, columns: Mapping[str, Column]) -> None:
+        for name, column in (("weak_N", WEAK), ("strong_N", STRONG)):
+            rate_N = pass_rates(columns, column, self._last_N.shape[0])
+            self._columns[name] = np.where(np.isnan(rate_N), self.columns[name], rate_N).astype(np.float32)
 
     def _update(self, groups: Observations, newest_B: IntArray) -> None:
         rows_B, config = groups.rows_B, self._config

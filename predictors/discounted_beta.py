@@ -110,12 +110,18 @@ class DiscountedBeta(RowEstimator[DiscountedBetaConfig]):
         return partial(self._read, *self._prior_parameters())
 
     def _read(self, alpha_C: FloatArray, beta_C: FloatArray, at: Rows, now_N: IntArray) -> Reading:
-        successes_N, failures_N = self._columns["successes_N"][at], self._columns["failures_N"][at]
         category_N = self._prior.category_N[at]
-        kept_N = self._kept(at, now_N)
+        return self._posterior(alpha_C[category_N], beta_C[category_N], at, now_N)
+
+    def _posterior(
+        self, alpha_N: FloatArray, beta_N: FloatArray, at: Rows, now_N: IntArray, share_N: FloatArray | float = 1.0
+    ) -> Reading:
+        """What this share of own evidence makes of these priors."""
+        successes_N, failures_N = self._columns["successes_N"][at], self._columns["failures_N"][at]
+        kept_N = share_N * self._kept(at, now_N)
         mean_N, variance_N = beta_moments(
-            np.maximum(alpha_C[category_N] + kept_N * successes_N, LEAST_PARAMETER),
-            np.maximum(beta_C[category_N] + kept_N * failures_N, LEAST_PARAMETER),
+            np.maximum(alpha_N + kept_N * successes_N, LEAST_PARAMETER),
+            np.maximum(beta_N + kept_N * failures_N, LEAST_PARAMETER),
         )
         return mean_N, variance_N, np.maximum(kept_N * (successes_N + failures_N), MIN_N_EFF)
 

@@ -27,7 +27,7 @@ CATEGORY_WEIGHT = 16.0
 """Groups that the pool's distribution counts for in a category."""
 
 FLAT_MEAN, FLAT_SQUARE = 1.0 / 2.0, 1.0 / 3.0
-"""E[p] and E[p^2] under Beta(1, 1)."""
+"""E[p] and E[p^2] under Beta(1, 1), whose variance is also a third of mean (1 - mean)."""
 
 MAX_CONCENTRATION = 20.0
 """Rollouts a prior counts for at most: however alike a category looks, three groups of 8 outweigh it."""
@@ -42,7 +42,10 @@ class CategoryPrior:
     Per category, over the newest group (k of n) of each tried row: the mean of k/n estimates E[p], and the mean of
     k (k-1) / (n (n-1)) over groups with n >= 2 estimates E[p^2], both without bias for binary outcomes. Graded
     outcomes vary less than binary ones, so for them the second is somewhat low and the prior somewhat narrow.
-    The pool is shrunk to Beta(1, 1) by POOL_WEIGHT groups and each category to the pool by CATEGORY_WEIGHT groups.
+    The pool is shrunk to Beta(1, 1) by POOL_WEIGHT groups and each category to the pool by CATEGORY_WEIGHT groups. The
+    former adds E[p^2] at the mean that was found, not at 1/2: groups of one move the mean and say nothing of E[p^2].
+    Raw E[p^2] of the pool still stands in for small categories, whose Beta is then wide below the pool's mean and
+    narrow above; shrinking the spread instead lost on recorded outcomes with categories.
     """
 
     def __init__(self) -> None:
@@ -72,7 +75,7 @@ class CategoryPrior:
     def moments(self) -> tuple[FloatArray, FloatArray]:
         """Mean and concentration (alpha + beta) per category, (C,) each."""
         pool_mean = _shrunk(self._mean_sum_C.sum(), self._tried_C.sum(), FLAT_MEAN, POOL_WEIGHT)
-        pool_square = _shrunk(self._square_sum_C.sum(), self._paired_C.sum(), FLAT_SQUARE, POOL_WEIGHT)
+        pool_square = _shrunk(self._square_sum_C.sum(), self._paired_C.sum(), _flat_square(pool_mean), POOL_WEIGHT)
         mean_C = _shrunk(self._mean_sum_C, self._tried_C, pool_mean, CATEGORY_WEIGHT)
         square_C = _shrunk(self._square_sum_C, self._paired_C, pool_square, CATEGORY_WEIGHT)
         edge = MIN_PARAMETER / MAX_CONCENTRATION
@@ -115,6 +118,12 @@ class CategoryPrior:
         np.add.at(self._mean_sum_C, self.category_N[tried_B], sign * self._mean_units_N[tried_B])
         np.add.at(self._paired_C, self.category_N[paired_B], sign)
         np.add.at(self._square_sum_C, self.category_N[paired_B], sign * self._square_units_N[paired_B])
+
+
+def _flat_square(mean: npt.ArrayLike) -> FloatArray:
+    """E[p^2] where the variance is, as under Beta(1, 1), a third of mean (1 - mean)."""
+    mean = np.asarray(mean)
+    return np.asarray(mean**2 + mean * (1.0 - mean) / 3.0)
 
 
 def _shrunk(sum_units: npt.ArrayLike, count: npt.ArrayLike, centre: npt.ArrayLike, weight: float) -> FloatArray:

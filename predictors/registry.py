@@ -6,23 +6,27 @@ from predictors.base import Estimator
 from predictors.beta_with_reference import BetaWithReference
 from predictors.category import Category
 from predictors.discounted_beta import DiscountedBeta
+from predictors.features import Features
 from predictors.hmm import Hmm
 from predictors.kalman_arcsine import KalmanArcsine
 from predictors.kalman_logit import KalmanLogit
 from predictors.last_mean import LastMean
 from predictors.mixture import Mixture
+from predictors.pushed import PushedValue
 from predictors.streak import Streak
 
 ESTIMATORS: dict[str, type[Estimator]] = {
     "beta_with_reference": BetaWithReference,
     "category": Category,
     "discounted_beta": DiscountedBeta,
+    "features": Features,
     "hmm": Hmm,
     "kalman_arcsine": KalmanArcsine,
     "kalman_logit": KalmanLogit,
     "last_mean": LastMean,
     "mixture": Mixture,
     "streak": Streak,
+    "value": PushedValue,
 }
 
 

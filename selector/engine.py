@@ -33,6 +33,7 @@ from selector.ledger import compared
 from selector.pool import PoolState, empty_pool
 from selector.reports import Decision, Refusal, Report, decide
 from selector.restoring import find_checkpoint
+from selector.signals import PushedNumbers, SignalsDecision, decide_signals
 from selector.silence import may_be_silent
 from selector.simulated_inclusion import SimulatedInclusion, simulated_inclusion
 from selector.state import Checkpoint, RunState, make_estimator
@@ -157,6 +158,10 @@ class RunEngine:
         if differences:
             raise StepConflict(f"step {request.step} was recorded with other values of {differences}; the first stands")
         return None, rejected
+
+    def push_signals(self, pushed: PushedNumbers) -> SignalsDecision:
+        """What pushed numbers add; those that are refused are named, and the others count."""
+        return decide_signals(self.state.signals, pushed, run_version=self.state.policy_version)
 
     def checkpoint(self, step: int) -> tuple[CheckpointMade | None, Checkpoint | None]:
         """The event of a new checkpoint, or the one that has this step in this branch already."""

@@ -196,6 +196,18 @@ class StepRecorded(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SignalsReceived(Event):
+    """Numbers about prompts that the trainer pushed, made at one version of the policy. One entry each."""
+
+    kind: ClassVar[str] = "signals_received"
+    policy_version: int
+    names: list[str]
+    name: list[int]  # place in `names`
+    row: list[int]
+    value: list[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointMade(Event):
     """Names a position in the log."""
 
@@ -236,6 +248,7 @@ EVENTS: dict[str, type[Event]] = {
         RolloutsReported,
         TicketsExpired,
         StepRecorded,
+        SignalsReceived,
         CheckpointMade,
         Restored,
         RunCompleted,

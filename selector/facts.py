@@ -33,7 +33,7 @@ def feature_column(pool: PoolState, name: str | None) -> np.ndarray:
     if name is None:
         return np.full(len(pool), np.nan)
     column_N = pool.features.get(name)
-    if column_N is None:
+    if column_N is None or column_N.ndim != 1:
         raise UnknownConfig(
             f"policy.feature: the prompts of pool {pool.name!r} have no number {name!r}; they have "
             f"{sorted(pool.features) or 'none'}"

@@ -27,6 +27,7 @@ from selector.events import (
     RolloutsReported,
     RunBegun,
     RunCompleted,
+    SignalsReceived,
     StepRecorded,
     TicketsExpired,
 )
@@ -85,6 +86,8 @@ def fold(state: RunState, event: Event) -> None:
             state.last_change = state.seq
         case StepRecorded():
             _step(state, event)
+        case SignalsReceived():
+            state.see_signals(event)
         case CheckpointMade():
             state.checkpoints.append(Checkpoint(event.step, event.branch, state.seq))
         case Restored():

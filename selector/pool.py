@@ -25,9 +25,7 @@ class PoolState:
     categories: tuple[str, ...]
     absent_N: np.ndarray  # (N,) bool, no longer part of the uploaded data
     quarantined_N: np.ndarray  # (N,) bool, taken out by a person
-    features: Mapping[str, np.ndarray] = field(
-        default_factory=dict
-    )  # name -> (N,) float64, NaN where a prompt has none
+    features: Mapping[str, np.ndarray] = field(default_factory=dict)  # (N,) or (N, F), NaN for none; empty if not read
 
     def __post_init__(self) -> None:
         lengths = {len(self.split_N), len(self.category_N), len(self.absent_N), len(self.quarantined_N)}

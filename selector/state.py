@@ -10,17 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from predictors.base import Beliefs, Estimator
+from predictors.base import Beliefs, Column, Estimator
 from predictors.costs import Costs
 from predictors.registry import build_estimator
 from predictors.ties import Ties
 from selector.config import RunConfig
 from selector.controllers.base import COUNTS
 from selector.errors import SnapshotDamaged
-from selector.events import BatchDrawn, RefusedEvidence
+from selector.events import BatchDrawn, RefusedEvidence, SignalsReceived
 from selector.ledger import Ledger
 from selector.pool import PoolState
 from selector.revisits import assign_positions, rows_by_position
+from selector.signals import Signals
 from selector.tickets import TicketBook, TicketName
 from selector.types import PURPOSES, Lifecycle, Source
 
@@ -98,6 +99,7 @@ class RunState:
     controlled: dict[str, float] = field(default_factory=dict)  # the controller's numbers at the last train draw
     seen: np.ndarray = field(default_factory=lambda: np.zeros(len(COUNTS)))  # what came back since, as it counts
     rows: dict[str, np.ndarray] = field(default_factory=dict)
+    signals: Signals = field(default_factory=Signals)
     in_flight_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     revisit_position_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     revisit_row_P: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # row at each of these positions
@@ -145,6 +147,8 @@ class RunState:
         self.estimator.resize(pool.category_N + 1)  # code 0 is "no category"
         self.costs.resize(pool.category_N + 1)
         self.ties.resize(len(pool.categories) + 1)
+        self.signals.grow(size)
+        self._attach()
 
     def beliefs(self, rows: np.ndarray | None = None) -> Beliefs:
         return self.estimator.beliefs(rows)
@@ -169,6 +173,17 @@ class RunState:
         if self.policy_version > self.belief_version:
             self.belief_version = self.policy_version
             self.estimator.advance(self.policy_version)
+
+    def see_signals(self, event: SignalsReceived) -> None:
+        """The trainer pushed numbers; beliefs read them from here on."""
+        self.signals.put(event)
+        self._attach()
+        self.last_change = self.seq
+
+    def _attach(self) -> None:
+        """Features of the pool and signals; of one name the signal counts."""
+        features = {name: Column(value_N=value_N) for name, value_N in self.pool.features.items()}
+        self.estimator.attach({**features, **self.signals.columns} if self.estimator.reads_columns else {})
 
     def batch_of(self, ticket: int) -> DrawnBatch:
         return self.batches[int(self.book.tickets["batch"][ticket])]
@@ -197,6 +212,7 @@ class RunState:
             "counters": np.array([getattr(self, name) for name in COUNTERS], np.int64),
             "seen": self.seen.copy(),
             **{f"{CONTROLLED}{name}": np.array([value]) for name, value in self.controlled.items()},
+            **self.signals.state(),
             **{f"estimator.{name}": array.copy() for name, array in self.estimator.state().items()},
             **{f"costs.{name}": array for name, array in self.costs.state().items()},
             **{f"ties.{name}": array for name, array in self.ties.state().items()},
@@ -239,6 +255,9 @@ class RunState:
                 self.ties.load_state(learned)
             self.ties.resize(len(self.pool.categories) + 1)
             self.heard = np.array(saved.get("heard", np.zeros(2)))
+            self.signals = Signals.from_state(saved)
+            self.signals.grow(self.num_rows)
+            self._attach()
 
 
 def make_estimator(config: RunConfig) -> Estimator:

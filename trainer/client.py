@@ -32,6 +32,7 @@ from api.schemas import (
     RestoreAnswer,
     RunCreated,
     RunInfo,
+    SignalsAnswer,
     StepAnswer,
     TicketPage,
     VersionInfo,
@@ -304,6 +305,30 @@ class Client:
         }
         values = {"step": step, "policy_version": policy_version} | {k: v for k, v in given.items() if v is not None}
         return self._post(StepAnswer, path_of("/v1/runs", run, "steps"), _request(schemas.StepRequest, values))
+
+    def push_signals(
+        self, run: str, features: Mapping[str, Mapping[str, float]], *, policy_version: int
+    ) -> SignalsAnswer:
+        """Hand in numbers about prompts that only the trainer can compute, by key and name. Sent twice, they count
+        once.
+
+        `value` is a belief of the pass rate at this version; other names are features. Single numbers may be
+        `rejected` in the answer while the others count. Many prompts go out in several calls, whose answers are added
+        up.
+        """
+        keys = list(features)
+        answers = []
+        for start in range(0, max(len(keys), 1), schemas.MAX_PROMPTS_PER_PUSH):
+            part = {key: dict(features[key]) for key in keys[start : start + schemas.MAX_PROMPTS_PER_PUSH]}
+            body = _request(schemas.SignalsRequest, {"policy_version": policy_version, "features": part})
+            answers.append(self._post(SignalsAnswer, path_of("/v1/runs", run, "signals"), body))
+        return SignalsAnswer(
+            policy_version=policy_version,
+            applied=sum(answer.applied for answer in answers),
+            duplicate=sum(answer.duplicate for answer in answers),
+            late=sum(answer.late for answer in answers),
+            rejected=[refused for answer in answers for refused in answer.rejected],
+        )
 
     def checkpoint(self, run: str, step: int) -> CheckpointInfo:
         """Remember this point of the run under the trainer's step; call it before the trainer writes its own file."""

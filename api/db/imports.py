@@ -18,6 +18,7 @@ import numpy as np
 from sqlalchemy import Connection, Engine, bindparam, select, update
 
 from api.db.columns import ChangedPrompt
+from api.db.features import add_features
 from api.db.models import prompts
 from api.db.pools import Pool, add_delta, changeable_pool, close_revision, one_of
 from api.db.session import write
@@ -99,6 +100,7 @@ class _Upload:
         self._update(changed)
         self._insert(plan.created)
         self.tallies.update(plan.tallies)
+        self._add_features([*changed, *(known for known in plan.created if known.features)])
         self._add_delta([_changed(known) for known in (*changed, *plan.created)])
 
     def mark_absent(self) -> int:
@@ -218,6 +220,12 @@ class _Upload:
             self.tallies[known.cell] += 1
         self._add_delta([_changed(known) for known in gone])
         return len(gone)
+
+    def _add_features(self, known: Sequence[Known]) -> None:
+        """Before the delta of the same part. A pool that never had features keeps having none."""
+        if known and self._feature_lengths():
+            rows, texts = [k.row for k in known], [k.features for k in known]
+            add_features(self.connection, self.pool.id, self.revision, self.parts, rows, texts)
 
     def _add_delta(self, changed: Sequence[ChangedPrompt]) -> None:
         if changed:

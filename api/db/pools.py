@@ -269,6 +269,7 @@ def _deltas(connection: Connection, pool_id: int, *, after: int, up_to: int) -> 
     query = (
         select(pool_deltas.c.payload, pool_deltas.c.sha256)
         .where(pool_deltas.c.pool_id == pool_id, pool_deltas.c.revision > after, pool_deltas.c.revision <= up_to)
+        .where(pool_deltas.c.part >= 0)  # below are features
         .order_by(pool_deltas.c.revision, pool_deltas.c.part)
     )
     for payload, sha256 in connection.execute(query):

@@ -4,13 +4,15 @@ Called by `api.store`. Knows rows and bytes; what an event means is the core's b
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 from sqlalchemy import Connection, delete, insert, select, update
 
 from api.db.models import events, pools, runs, snapshots
+from predictors.registry import ESTIMATORS
 from selector.errors import SnapshotDamaged
 from selector.events import Event, Restored, event_from_json
 
@@ -28,6 +30,7 @@ class StoredRun:
     request: dict[str, object]
     completed: bool
     last_seq: int  # of the last event of its log
+    reads_features: bool  # by its estimator, which never changes, or by the policy that it began with
 
 
 def insert_run(
@@ -178,4 +181,10 @@ def _stored(row: dict[str, object]) -> StoredRun:
         request=orjson.loads(str(row["request"])),
         completed=bool(row["completed"]),
         last_seq=int(str(row["last_seq"])),
+        reads_features=reads_features(orjson.loads(str(row["config"]))["policy"]),
     )
+
+
+def reads_features(policy: Mapping[str, Any]) -> bool:
+    """Whether a run with this policy needs its pool's features, which may be larger than all else that it holds."""
+    return ESTIMATORS[policy["estimator"]].reads_columns or policy.get("feature") is not None

@@ -4,7 +4,6 @@ from fastapi import APIRouter, Request
 
 from api import schemas, views
 from api.auth import MANAGE, READ, REPORT
-from api.errors import NotAvailable
 from api.routes.answers import Json, service_of
 
 router = APIRouter(prefix="/v1/runs/{run}", tags=["progress"])
@@ -31,6 +30,6 @@ async def restore(request: Request, run: str, body: schemas.RestoreRequest) -> J
     return Json(await service_of(request).restore(run, body))
 
 
-@router.post("/signals", dependencies=[REPORT], responses={501: {"model": schemas.ErrorBody}})
-async def push_signals(run: str, body: schemas.SignalsRequest) -> Json:
-    raise NotAvailable("no estimator reads signals yet")
+@router.post("/signals", response_model=schemas.SignalsAnswer, dependencies=[REPORT])
+async def push_signals(request: Request, run: str, body: schemas.SignalsRequest) -> Json:
+    return Json(await service_of(request).push_signals(run, body))

@@ -28,10 +28,13 @@ from api.schemas.batches import Batch, BatchRequest, Predicted, Ticket, TicketPa
 from api.schemas.costs import ComparisonInfo, ComparisonRequest, CostsInfo, CurveInfo, DiagnosisInfo, QualityTarget
 from api.schemas.pools import ImportReport, PoolInfo, PoolRequest, QuarantineReport, QuarantineRequest, RowError
 from api.schemas.progress import (
+    MAX_PROMPTS_PER_PUSH,
     CheckpointInfo,
     CheckpointRequest,
     RestoreAnswer,
     RestoreRequest,
+    SignalRejection,
+    SignalsAnswer,
     SignalsRequest,
     StepAnswer,
     StepCosts,
@@ -71,6 +74,7 @@ __all__ = [
     "MAX_GROUPS_PER_REPORT",
     "MAX_GROUP_SIZE",
     "MAX_KEY_LENGTH",
+    "MAX_PROMPTS_PER_PUSH",
     "Answer",
     "AuditInfo",
     "Batch",
@@ -121,6 +125,8 @@ __all__ = [
     "RunSettings",
     "Seconds",
     "Share",
+    "SignalRejection",
+    "SignalsAnswer",
     "SignalsRequest",
     "StartFrom",
     "StepAnswer",

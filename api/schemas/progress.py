@@ -74,6 +74,31 @@ class RestoreAnswer(Answer):
     reissued: list[str]
 
 
+SignalName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+MAX_PROMPTS_PER_PUSH = 20_000
+
+
 class SignalsRequest(Request):
+    """Numbers that only the trainer can compute, by prompt and name, made at one version of the policy."""
+
     policy_version: Count
-    features: Mapping[PromptKey, dict[str, Finite]]
+    features: Mapping[PromptKey, Annotated[dict[SignalName, Finite], Field(max_length=100)]] = Field(
+        max_length=MAX_PROMPTS_PER_PUSH
+    )
+
+
+class SignalRejection(Answer):
+    key: str
+    name: str | None
+    code: str
+    detail: str
+
+
+class SignalsAnswer(Answer):
+    """`applied`, `duplicate` and `late` count numbers."""
+
+    policy_version: int
+    applied: int
+    duplicate: int
+    late: int
+    rejected: list[SignalRejection]

@@ -139,6 +139,23 @@ PRESETS: dict[str, Preset] = {
         ),
         Preset(
             config=PolicyConfig(
+                preset="pcl",
+                estimator="value",
+                estimator_options={"own_share": 0.0},
+                utility="target",
+                power=1.0,
+                floor=0.0,
+                target=0.5,
+                reads="mean",
+                design="top",
+                candidates=4.0,
+            ),
+            source="PCL, arXiv 2510.01135: a reconstruction, as no code and no number of candidates could be found",
+            sentence="Takes the prompts whose pushed value is nearest to one half among four times as many as there "
+            "are places; the trainer trains the value network and pushes `value` as a signal.",
+        ),
+        Preset(
+            config=PolicyConfig(
                 preset="sec",
                 estimator="category",
                 utility="advantage",

@@ -389,7 +389,6 @@ def test_a_request_keeps_the_name_it_was_given_if_that_is_sane(shared: Http) -> 
     ("method", "path", "body"),
     [
         ("POST", "/v1/runs/r/rollouts/fetch", {"ids": ["x"]}),
-        ("POST", "/v1/runs/r/signals", {"policy_version": 1, "features": {"p001": {"x": 1.0}}}),
         ("POST", "/v1/runs", {"name": "z", "pool": "p", "start_from": {"run": "other"}}),
     ],
 )

@@ -11,6 +11,9 @@ Grid = Mapping[str, Sequence[float]]
 
 OURS = "mixture"
 
+READS_COLUMNS = ("features", "value")
+"""Without columns these are the mixture and discounted_beta; `sharing` measures what columns add."""
+
 
 def _with_prior(grid: Grid, priors: Sequence[float]) -> tuple[Grid, ...]:
     """The grid once for each fixed prior, the same on both sides."""

@@ -27,6 +27,7 @@ Ints = npt.NDArray[np.int64]
 
 TRAJECTORIES = "dsr_sub_rlvr_trajectories.jsonl"
 OTHER_MODEL = "adarft_deepscaler_difficulty.parquet"
+ADARFT = "adarft, 128 rollouts"
 NUM_VISITS, QUICK_VISITS = 44, 16  # every prompt has 44 visits
 VERSIONS_PER_VISIT = 9.4  # 1,209 prompts in batches of 128: optimizer steps between two visits of a prompt
 SPARSE_SHARE = 0.1
@@ -94,6 +95,38 @@ class OutcomeSet:
         if self.same_prompts:
             return self.episodes[0].num_prompts
         return sum(episode.num_prompts for episode in self.episodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Texts:
+    """What is known of a set's prompts beside outcomes, in the order of its rows."""
+
+    prompts: tuple[str, ...]
+    other_rate_N: npt.NDArray[np.float64] | None  # another model's solve rate, NaN where it never saw the prompt
+    other_category_N: npt.NDArray[np.int32] | None
+
+
+def texts_of(outcomes: OutcomeSet) -> Texts | None:
+    """The texts of a set, None where they are not at hand."""
+    path = recorded(OTHER_MODEL)
+    if path is None:
+        return None
+    columns = _parquet(path, ("prompt", "k_of_128"))
+    if outcomes.name == ADARFT:
+        order = _adarft_order(len(columns["prompt"]))[: outcomes.num_prompts]
+        prompts = tuple(columns["prompt"][place] for place in order)
+        return Texts(prompts=prompts, other_rate_N=None, other_category_N=None)
+    trajectories = recorded(TRAJECTORIES)
+    # The set with categories of its own is the case of them without columns.
+    if trajectories is None or outcomes.kind != "over time" or outcomes.feed not in FEEDS:
+        return None
+    prompts = tuple(json.loads(line)["prompt"] for line in trajectories.read_text(encoding="utf-8").splitlines())
+    solved = dict(zip(columns["prompt"], columns["k_of_128"], strict=True))
+    return Texts(
+        prompts=prompts,
+        other_rate_N=np.array([float(solved.get(prompt, np.nan)) for prompt in prompts]) / 128.0,
+        other_category_N=_other_model_categories(prompts),
+    )
 
 
 def outcome_sets(*, quick: bool, feeds: int) -> Iterator[OutcomeSet]:
@@ -237,7 +270,7 @@ def _stages(
 
 def _static_sets(*, quick: bool) -> Iterator[OutcomeSet]:
     readers: tuple[tuple[str, str, int, Callable[[Path], Sequence[_Counts]]], ...] = (
-        ("adarft, 128 rollouts", OTHER_MODEL, 8, _read_other_model),
+        (ADARFT, OTHER_MODEL, 8, _read_other_model),
         ("humaneval, 100 rollouts", "humaneval_codegen16b_n100.csv", 8, _read_humaneval),
         ("smollm2, 32 rollouts", "smollm2_135m_samples.jsonl", 8, _read_families),
         ("cruxeval, 10 rollouts", "cruxeval_codellama7b_n10.csv", 2, _read_cruxeval),
@@ -285,8 +318,13 @@ def _static(counts: _Counts, group_size: int, seed: int, quick: bool) -> Episode
 
 def _read_other_model(path: Path) -> list[_Counts]:
     passes_N = np.asarray(_parquet(path, ("k_of_128",))["k_of_128"], dtype=np.int64)
-    order = np.random.default_rng(5).permutation(passes_N.size)  # the file is ordered by its splits
+    order = _adarft_order(passes_N.size)
     return [_Counts(category_N=np.zeros(order.size, np.int32), passes_N=passes_N[order], num_rollouts=128)]
+
+
+def _adarft_order(size: int) -> Ints:
+    """The file is ordered by its splits."""
+    return np.random.default_rng(5).permutation(size)
 
 
 def _read_humaneval(path: Path) -> list[_Counts]:

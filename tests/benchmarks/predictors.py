@@ -18,6 +18,7 @@ from tests.benchmarks.language import Figure, arguments, show
 from tests.benchmarks.outcome_sets import FEEDS, outcome_sets
 from tests.benchmarks.results import RAW, Case, SetResult, measured
 from tests.benchmarks.scoring import FEW, Difference, differences
+from tests.benchmarks.sharing import sharing_figures
 
 FEEDS_DRAWN, QUICK_FEEDS_DRAWN = 3, 1
 CATEGORY_FEED = f"{FEEDS[1]}, other model's"
@@ -38,7 +39,7 @@ def main() -> None:
 
         picture(results, options.picture)
     speed = [*speed_figures(quick=options.quick), *cost_figures(quick=options.quick)]
-    gains = _category_gains(results)
+    gains = [*_category_gains(results), *sharing_figures(result.outcomes for result in results)]
     if options.json:
         show([*(figure for result in results for figure in _figures(result)), *gains, *speed], as_json=True)
         return

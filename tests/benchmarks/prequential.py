@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from predictors.base import NEVER, FloatArray
+from predictors.base import NEVER, Column, FloatArray
 from predictors.calibration import beta_binomial_log_loss
 from predictors.registry import build_estimator
 from tests.benchmarks.outcome_sets import Episode, Ints, OutcomeSet
@@ -47,10 +47,13 @@ class Replay:
     observe_s: float
 
 
-def replayed(name: str, options: Mapping[str, float], episode: Episode) -> Replay:
-    """Run a fresh estimator through an episode."""
+def replayed(
+    name: str, options: Mapping[str, float], episode: Episode, columns: Mapping[str, Column] | None = None
+) -> Replay:
+    """Run a fresh estimator through an episode, with these columns attached."""
     estimator = build_estimator(name, options)
     estimator.resize(episode.category_N)
+    estimator.attach(columns or {})
     shape = episode.passes_RN.shape
     mean_RN, variance_RN = np.empty(shape), np.empty(shape)
     lag_RN = np.empty(shape, dtype=np.int64)

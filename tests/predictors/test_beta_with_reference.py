@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictors.base import FloatArray
+from predictors.base import Column, FloatArray
 from predictors.beta_with_reference import BetaWithReference
 from predictors.registry import build_estimator
 from tests.predictors.groups import groups, one_by_one, random_history
@@ -15,7 +15,7 @@ def referenced(weak_N: FloatArray, strong_N: FloatArray, **options: float) -> Be
     made = build_estimator("beta_with_reference", options)
     assert isinstance(made, BetaWithReference)
     made.resize(np.zeros(weak_N.size, dtype=np.int32))
-    made.set_references(weak_N, strong_N)
+    made.attach({"weak": Column(value_N=weak_N), "strong": Column(value_N=strong_N)})
     return made
 
 
@@ -196,19 +196,21 @@ def test_references_are_kept_in_the_state_and_new_rows_have_the_ends() -> None:
     np.testing.assert_array_equal(state["strong_N"], np.array([0.75, 1.0, 1.0]))
 
 
-@pytest.mark.parametrize(
-    ("weak_N", "message"),
-    [
-        (np.zeros(3), "weak_N must have one entry for each of 2 rows"),
-        (np.array([0.1, 1.1]), r"weak_N must be in \[0, 1\]"),
-        (np.array([0.1, np.nan]), r"weak_N must be in \[0, 1\]"),
-    ],
-)
-def test_references_that_are_no_rates_of_these_rows_are_refused(weak_N: FloatArray, message: str) -> None:
-    made = referenced(np.zeros(2), np.ones(2))
+def test_a_prompt_without_references_or_with_no_rate_has_the_ends() -> None:
+    made = referenced(np.array([0.25, np.nan, 1.1]), np.array([np.nan, 0.75, 0.5]))
+    np.testing.assert_array_equal(made.state()["weak_N"], [0.25, 0.0, 0.0])
+    np.testing.assert_array_equal(made.state()["strong_N"], [1.0, 0.75, 0.5])
+
+    made.attach({"weak": Column(value_N=np.zeros((3, 2)))})
+    np.testing.assert_array_equal(made.state()["weak_N"], np.zeros(3))
+    np.testing.assert_array_equal(made.state()["strong_N"], np.ones(3))
+
+
+def test_references_for_other_rows_than_there_are_are_refused_and_nothing_changes() -> None:
+    made = referenced(np.full(2, 0.25), np.ones(2))
     before = made.state()
 
-    with pytest.raises(ValueError, match=message):
-        made.set_references(weak_N, np.ones(2))
+    with pytest.raises(ValueError, match="column 'weak' has 3 entries for 2 rows"):
+        made.attach({"weak": Column(value_N=np.zeros(3))})
     for name, array in made.state().items():
         np.testing.assert_array_equal(array, before[name])

@@ -60,7 +60,7 @@ def test_sums_agree_with_a_recount_of_the_newest_groups(history: list[tuple[int,
 
     everyone = list(newest)
     pool_mean = shrunk(means(everyone), 1 / 2, POOL_WEIGHT)
-    pool_square = shrunk(squares(everyone), 1 / 3, POOL_WEIGHT)
+    pool_square = shrunk(squares(everyone), pool_mean**2 + pool_mean * (1 - pool_mean) / 3, POOL_WEIGHT)
     mean_C, concentration_C = made.moments()
     for code in range(3):
         rows = [row for row in everyone if category[row] == code]
@@ -128,6 +128,18 @@ def test_groups_of_one_rollout_teach_the_mean_only() -> None:
 
     assert mean_C[0] == pytest.approx(0.5)
     assert concentration_C[0] == pytest.approx(2)
+
+
+@pytest.mark.parametrize("mean", [0.1, 0.2, 0.8])
+def test_groups_of_one_rollout_leave_the_spread_of_the_pool_as_it_was_wherever_its_mean_is(mean: float) -> None:
+    """Beta(1, 1) has a concentration of 2; a raw square of 1/3 would make a mean of .8 as sure as can be."""
+    made = prior([0] * 1000)
+    made.observe(groups(np.arange(1000), np.arange(1000) < 1000 * mean, scored=1))
+    mean_C, concentration_C = made.moments()
+
+    np.testing.assert_allclose(mean_C, mean, atol=0.02)
+    # The category's mean is drawn to the pool's by 16 groups of 1,000, and the pool's to 1/2 by 8.
+    np.testing.assert_allclose(concentration_C, 2, rtol=0.12)
 
 
 def test_a_change_of_category_takes_the_votes_along() -> None:

@@ -25,6 +25,7 @@ from selector.reading import read_beliefs
 from selector.replay import MemoryArchive, replay
 from selector.reports import Decision, GroupIn, Report, RolloutIn
 from selector.revisits import waited
+from selector.signals import PushedNumbers, SignalsDecision
 from selector.snapshot import restore_snapshot, snapshot
 from selector.state import DrawnBatch, RunState
 from selector.types import PURPOSE_CODE, Lifecycle, Purpose, RolloutStatus, Split, VoidReason
@@ -138,6 +139,21 @@ class Session:
     def apply(self, event: Event) -> None:
         self.engine.apply(event)
         self.log.append(through_json(event))
+
+    def push(self, version: int, **numbers: dict[int, float]) -> SignalsDecision:
+        """Numbers by name and row; `push(3, value={0: 0.5})`. A row that the pool lacks is an unknown prompt."""
+        rows = sorted({row for of_name in numbers.values() for row in of_name})
+        decision = self.engine.push_signals(
+            PushedNumbers(
+                policy_version=version,
+                keys=[f"row {row}" for row in rows],
+                rows=[row if row < self.state.num_rows else None for row in rows],
+                numbers=[{name: of[row] for name, of in numbers.items() if row in of} for row in rows],
+            )
+        )
+        if decision.event is not None:
+            self.apply(decision.event)
+        return decision
 
     def draw(self, index: int, size: int, **values: Any) -> DrawnBatch:
         """The batch of an index, drawn or found."""

@@ -31,6 +31,7 @@ CLAIMS = {
     "kgps": ClaimType.EMPIRICAL,
     "dps": ClaimType.EMPIRICAL,
     "bots": ClaimType.EMPIRICAL,
+    "pcl": ClaimType.EMPIRICAL,
     "sec": ClaimType.MODIFIED,
     "pools": ClaimType.MODIFIED,
     "greso": ClaimType.MODIFIED,
@@ -252,6 +253,32 @@ def test_bots_has_confidence_without_evidence_as_published() -> None:
     # 2 + 0.2 · 16 / 0.2 pseudo-counts, at any pass rate, once what groups said has faded.
     concentration_N = later.mean_N * (1 - later.mean_N) / later.variance_N - 1
     np.testing.assert_allclose(concentration_N, 18.0, rtol=0.02)
+
+
+def test_pcl_takes_the_pushed_values_nearest_to_one_half_whatever_came_back() -> None:
+    """60 prompts, all of them candidates of 15 places; own groups are left out of its beliefs."""
+    session = Session(config_of("pcl"), make_pool(60))
+    answered(session, session.draw(0, 8))
+    session.push(1, value={row: row / 59 for row in range(60)})
+
+    batch = session.draw(1, 15, policy_version=1)
+
+    nearest = np.argsort(np.abs(np.arange(60) / 59 - 0.5), kind="stable")[:15]
+    in_flight = set(np.flatnonzero(session.state.in_flight_N > 0).tolist()) - set(batch.event.row_K.tolist())
+    assert not in_flight
+    assert set(batch.event.row_K.tolist()) == set(nearest.tolist())
+
+
+def test_bots_reads_reference_rates_that_were_pushed() -> None:
+    session = Session(config_of("bots"), make_pool(20))
+    session.push(0, weak=dict.fromkeys(range(10), 0.1), strong=dict.fromkeys(range(10), 0.3))
+    session.answer_batch(session.draw(0, 20, short="fill"), lambda row, _, n: float(n < 2))
+    session.step(0, 3)
+    before = session.state.beliefs().mean_N
+    session.push(1, weak=dict.fromkeys(range(10), 0.8), strong=dict.fromkeys(range(10), 0.9))
+
+    assert (session.state.beliefs().mean_N[:10] > before[:10]).all()
+    assert (session.state.beliefs().mean_N[10:] == before[10:]).all()
 
 
 def test_sec_draws_categories_by_the_advantages_expected_in_them() -> None:

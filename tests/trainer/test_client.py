@@ -23,6 +23,29 @@ CREATED = {"run": "r", "config": {}, "config_hash": "h", "claim": CLAIM}
 RESTORED = {"step": 3, "branch": 1, "next_index": 4, "resume_from": 4, "lost": 0, "reissued": []}
 
 
+def test_signals_of_many_prompts_go_out_in_parts_and_their_answers_are_added_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(schemas, "MAX_PROMPTS_PER_PUSH", 2)
+    refusal = {"key": "c", "name": None, "code": "unknown_prompt", "detail": "none"}
+    counts = {"policy_version": 4, "duplicate": 1, "late": 0}
+    network = Script(ok({**counts, "applied": 2, "rejected": []}), ok({**counts, "applied": 0, "rejected": [refusal]}))
+
+    answer = make_client(network).push_signals(
+        "r", {"a": {"value": 0.5}, "b": {"x": 1}, "c": {"x": 2.5}}, policy_version=4
+    )
+
+    assert network.sent(0) == {"policy_version": 4, "features": {"a": {"value": 0.5}, "b": {"x": 1.0}}}
+    assert network.sent(1) == {"policy_version": 4, "features": {"c": {"x": 2.5}}}
+    assert (answer.applied, answer.duplicate, answer.late) == (2, 2, 0)
+    assert [(refused.key, refused.code) for refused in answer.rejected] == [("c", "unknown_prompt")]
+
+
+def test_a_signal_that_is_no_finite_number_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(InvalidRequest, match=r"features\.a\.x"):
+        make_client(Script()).push_signals("r", {"a": {"x": float("nan")}}, policy_version=0)
+
+
 @pytest.mark.parametrize(
     ("typed", "model", "positional"),
     [
