@@ -204,7 +204,7 @@ REWARD = np.array([[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, np.nan], [np.nan] * 4, 
 TOKENS = np.array([[4, 3, 2, 1]] * 4)
 
 
-@pytest.mark.parametrize("rule", SHARED)
+@pytest.mark.parametrize("rule", sorted(SHARED))
 def test_half_of_each_group_is_kept_of_what_was_scored_and_two_at_least(rule: str) -> None:
     kept = keep_rollouts(rule, REWARD, SCORED, TOKENS, share=0.5, threshold=0.8)  # type: ignore[arg-type]
     chosen = kept.counted_KG if rule in ("pods", "cppo") else kept.compared_KG
