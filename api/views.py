@@ -141,7 +141,7 @@ def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] |
             "prompt": state.pool.keys[row],
             "purpose": audit if is_audit else event.purpose,
             "group_size": size,
-            "first_wave": size if is_audit else min(size, first_wave),
+            "first_wave": size if is_audit or event.wave is None else first_wave,
             "inclusion_probability": inclusion,
             "weight": weight,
             "predicted": {"pass_rate": rate, "pass_rate_sd": deviation, "informative": informative, "tokens": tokens},

@@ -52,7 +52,8 @@ class Costs:
     """One `LogCost` for tokens and one for seconds, and when each row was last seen.
 
     Deterministic: the same calls give the same bits. Rollouts of one call count together, in whatever order. A rollout
-    older than what is known of its row counts as one of now.
+    older than what is known of its row counts as one of now. No prediction exceeds the dearest rollout seen so far: a
+    prompt whose rollouts are all cut off could cost anything, but is paid for up to the limit only.
     """
 
     def __init__(self) -> None:
@@ -118,7 +119,7 @@ class Costs:
             at: IntArray | slice = block if rows is None else rows[block]
             lag_N = np.maximum(version - self._last_N[at], 0)
             cost_N[block] = cost(model.expected(at, self._category_N[at], lag_N.astype(np.float64)))
-        return cost_N
+        return np.minimum(cost_N, model.largest, out=cost_N)
 
     def state(self) -> State:
         """Copies of everything needed to go on bit for bit: plain numeric arrays."""

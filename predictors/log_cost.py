@@ -74,7 +74,8 @@ ROW_COLUMNS: dict[str, type[np.generic]] = {
     "own_spread_N": np.float16,  # log of the row's variance as a multiple of its category's
 }
 CATEGORY_COLUMNS = {"offset_C": 0.0, "offset_variance_C": CATEGORY_VARIANCE, "scatter_C": 0.0, "freedom_C": 0.0}
-SCALARS = {"level": 0.0, "level_variance": UNKNOWN, "seen": 0.0}
+SCALARS = {"level": 0.0, "level_variance": UNKNOWN, "seen": 0.0, "largest": 0.0}
+"""Of all rows: their common level, how many rollouts were seen, and the largest cost among them (no logarithm)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,11 @@ class LogCost:
     def is_known(self) -> bool:
         """Whether a cost was ever seen."""
         return self._scalars["seen"] > 0.0
+
+    @property
+    def largest(self) -> float:
+        """The dearest rollout of any row so far: where a limit cuts rollouts, none costs more than it."""
+        return self._scalars["largest"]
 
     def resize(self, num_rows: int, num_categories: int) -> None:
         """Old rows and categories keep their state."""
@@ -174,6 +180,7 @@ class LogCost:
         self._learn_rows(rows_U, lag_U, rest_U, variance_U, noise_U)
         self._learn_spread(rows_U, category_U, scatter_U, size_U - 1.0)
         self._scalars["seen"] += float(log_R.size)
+        self._scalars["largest"] = max(self._scalars["largest"], float(np.exp(log_R.max(initial=-np.inf))))
 
     def _wander(self, elapsed: float, num_rows: int) -> None:
         """Ages level and offsets to this call."""

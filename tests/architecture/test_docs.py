@@ -17,7 +17,7 @@ FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s#]+)(?:#[^)]*)?\)")
 MAKE = re.compile(r"(?:`|^\$ |^)make (?P<target>[a-z][a-z-]*)", re.MULTILINE)
 SETTING = re.compile(r"\bMIDBAND_[A-Z][A-Z_]*[A-Z]\b")
-HEAVY = {"ray", "torch", "transformers", "trl", "verl", "vllm"}
+HEAVY = {"accelerate", "ray", "torch", "transformers", "trl", "verl", "vllm"}
 
 
 def page_id(path: Path) -> str:

@@ -81,7 +81,8 @@ def test_the_first_rows_are_shared_out_as_a_kalman_filter_would_by_hand() -> Non
     own = 24.0 / 25.0
     unsure = np.array([1 / 12, 1 / 12, LEARNED["between"]]) + 0.5 * (1 - 0.5 / (0.5 + 3 / 16)) + 0.6875
     expected = np.array([5 - 2 / 3, 5 + 2 / 3, 5.0]) + 0.5 * (unsure + log_spread * np.array([own, own, 1.0]))
-    np.testing.assert_allclose(np.log(known(made)), expected, atol=2e-3)
+    # The dearest so far, e^6, is the most that is expected of any.
+    np.testing.assert_allclose(np.log(known(made)), np.minimum(expected, 6.0), atol=2e-3)
     assert UNKNOWN == 1e4
 
 
@@ -209,7 +210,7 @@ def test_a_cut_off_rollout_never_lowers_what_is_expected_below_one_that_ended_th
             made.observe(rollouts([0] * 4 + [1] * 4, [100.0, 110.0] * 4))
             made.observe(rollouts([0] * 4, [seen] * 4, version=1, cut=cut))
             costs.append(known(made, 1)[0])
-        assert costs[1] > costs[0]
+        assert costs[1] >= costs[0]
 
 
 def test_the_order_of_rollouts_changes_nothing_but_rounding() -> None:
@@ -307,3 +308,23 @@ def test_extreme_costs_stay_finite() -> None:
     longest = made.maximum("tokens", 10**9, 64)
     assert longest is not None
     assert np.isfinite(longest).all()
+
+
+def test_a_prompt_whose_rollouts_are_all_cut_off_is_paid_for_up_to_the_limit_only() -> None:
+    made = Costs()
+    made.resize(np.zeros(3, np.int32))
+    for version in range(60):
+        rows = np.array([0] * 8 + [1] * 8)
+        tokens = np.r_[np.full(8, 512.0), np.linspace(100.0, 300.0, 8)]
+        made.observe(
+            RolloutCosts(
+                rows_R=rows, tokens_R=tokens, seconds_R=tokens / 100, truncated_R=rows == 0,
+                version_R=np.full(16, version),
+            )
+        )  # fmt: skip
+    mean_N, longest_N = made.mean("tokens", 60), made.maximum("tokens", 60, 8)
+    assert mean_N is not None
+    assert longest_N is not None
+    assert 450.0 < mean_N[0] <= 512.0
+    assert longest_N.max() <= 512.0
+    assert mean_N[1] < 300.0
