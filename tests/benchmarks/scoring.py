@@ -99,13 +99,13 @@ class Scores:
 
 def log_losses(truth: Truth, episodes: Sequence[Episode], predictions: Sequence[Predictions]) -> FloatArray:
     """(J,) the log loss of each judged prediction."""
-    mean_J, variance_J = _beliefs(episodes, predictions)
+    mean_J, variance_J = beliefs_of(episodes, predictions)
     return beta_binomial_log_loss(mean_J, variance_J, truth.passes_J.astype(float), truth.scored_J)
 
 
 def scored(truth: Truth, episodes: Sequence[Episode], predictions: Sequence[Predictions]) -> Scores:
     """Score the judged predictions of all episodes of a set."""
-    mean_J, variance_J = _beliefs(episodes, predictions)
+    mean_J, variance_J = beliefs_of(episodes, predictions)
     lags = [prediction.lag_RN[episode.judged_RN] for episode, prediction in zip(episodes, predictions, strict=True)]
     lag_J = np.concatenate(lags)
     passes_J = truth.passes_J.astype(float)
@@ -127,7 +127,7 @@ def scored(truth: Truth, episodes: Sequence[Episode], predictions: Sequence[Pred
     )
 
 
-def _beliefs(episodes: Sequence[Episode], predictions: Sequence[Predictions]) -> tuple[FloatArray, FloatArray]:
+def beliefs_of(episodes: Sequence[Episode], predictions: Sequence[Predictions]) -> tuple[FloatArray, FloatArray]:
     """(J,) mean and variance of the judged predictions, kept where a log loss is finite."""
     parts = list(zip(episodes, predictions, strict=True))
     mean_J = np.concatenate([prediction.mean_RN[episode.judged_RN] for episode, prediction in parts])
