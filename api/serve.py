@@ -21,6 +21,7 @@ from api.db.session import create_database, lock_database, read
 from api.errors import StartRefused
 from api.keys import Key
 from api.settings import Settings, is_loopback, shown_url
+from selector.warming import warm_up
 
 BACKLOG = 2_048  # connections that may wait to be accepted
 START_POLL_S = 0.01
@@ -48,6 +49,7 @@ def serve(settings: Settings) -> None:
             )
         else:
             logger.info("no keys exist: listening on this machine only, %s", _url(listener))
+        _warming().start()
         _server(settings, listener).run(sockets=[listener])
 
 
@@ -56,7 +58,8 @@ def serving(settings: Settings) -> Iterator[str]:
     """Serves from a thread for as long as the block runs; yields the URL. Raises StartRefused when it cannot start."""
     _prepare_database(settings)
     with _listen(settings) as listener:
-        server = _server(settings, listener)
+        server, warming = _server(settings, listener), _warming()
+        warming.start()
         thread = threading.Thread(target=server.run, args=([listener],), name="midband service", daemon=True)
         thread.start()
         try:
@@ -68,6 +71,12 @@ def serving(settings: Settings) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join()
+            warming.join()
+
+
+def _warming() -> threading.Thread:
+    """Compiles what draws need while the service starts. No daemon: a process must not end in the middle of it."""
+    return threading.Thread(target=warm_up, name="midband warm-up")
 
 
 def _server(settings: Settings, listener: socket.socket) -> uvicorn.Server:

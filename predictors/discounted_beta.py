@@ -83,28 +83,37 @@ class DiscountedBeta(RowEstimator[DiscountedBetaConfig]):
     def _update(self, groups: Observations, newest_B: IntArray) -> None:
         self._prior.observe(groups)
         rows_B = groups.rows_B
+        alpha_B, beta_B = self._row_priors(rows_B)
         successes_N, failures_N = self._columns["successes_N"], self._columns["failures_N"]
         old_B = self._config.discount * self._kept(rows_B, newest_B)
         age_B = newest_B - groups.version_B
         own_B = 1.0 / (1.0 + 4.0 * self._config.process_noise * groups.scored_B * age_B)
-        successes_N[rows_B] = old_B * successes_N[rows_B] + own_B * groups.passes_B
-        failures_N[rows_B] = old_B * failures_N[rows_B] + own_B * (groups.scored_B - groups.passes_B)
+        passed_B, failed_B = own_B * groups.passes_B, own_B * (groups.scored_B - groups.passes_B)
+        successes_N[rows_B] = _stored(old_B * _counted(successes_N[rows_B], alpha_B) + passed_B, alpha_B)
+        failures_N[rows_B] = _stored(old_B * _counted(failures_N[rows_B], beta_B) + failed_B, beta_B)
 
     def observe_silence(self, silent: Observations, loss_share: float) -> None:
-        """s and f become what leaves the moments of p given the silence; they may be below 0, where it is less sure."""
+        """s and f become what leaves the moments of p given the silence. Below 0 they are the share of alpha0 or beta0
+        that it took away: a prior that turns out to be narrow does not give the certainty back.
+        """
         check_rows(silent.rows_B, self._last_N.shape[0])
         for groups in silent.rounds():
             rows_B = groups.rows_B
             newest_B = np.maximum(self._last_N[rows_B], groups.version_B)
-            alpha_C, beta_C = self._prior_parameters()
-            category_B = self._prior.category_N[rows_B]
-            mean_B, variance_B, _ = self._read(alpha_C, beta_C, rows_B, newest_B)
+            alpha_B, beta_B = self._row_priors(rows_B)
+            mean_B, variance_B, _ = self._posterior(alpha_B, beta_B, rows_B, newest_B)
             after = after_silence(mean_B, variance_B / (mean_B * (1.0 - mean_B)), groups.scored_B, loss_share)
             total_B = np.maximum(1.0 / after.overlap - 1.0, 2.0 * LEAST_PARAMETER)
-            self._columns["successes_N"][rows_B] = after.mean * total_B - alpha_C[category_B]
-            self._columns["failures_N"][rows_B] = (1.0 - after.mean) * total_B - beta_C[category_B]
+            self._columns["successes_N"][rows_B] = _stored(after.mean * total_B - alpha_B, alpha_B)
+            self._columns["failures_N"][rows_B] = _stored((1.0 - after.mean) * total_B - beta_B, beta_B)
             self._last_N[rows_B] = newest_B
             self._prior.observe(imputed_groups(groups, after.passed, after.failed))
+
+    def _row_priors(self, rows_B: IntArray) -> tuple[FloatArray, FloatArray]:
+        """alpha0 and beta0 of these rows, as `_reader` has them."""
+        alpha_C, beta_C = self._prior_parameters()
+        category_B = self._prior.category_N[rows_B]
+        return alpha_C[category_B], beta_C[category_B]
 
     def _reader(self) -> Reader:
         return partial(self._read, *self._prior_parameters())
@@ -117,7 +126,8 @@ class DiscountedBeta(RowEstimator[DiscountedBetaConfig]):
         self, alpha_N: FloatArray, beta_N: FloatArray, at: Rows, now_N: IntArray, share_N: FloatArray | float = 1.0
     ) -> Reading:
         """What this share of own evidence makes of these priors."""
-        successes_N, failures_N = self._columns["successes_N"][at], self._columns["failures_N"][at]
+        successes_N = _counted(self._columns["successes_N"][at], alpha_N)
+        failures_N = _counted(self._columns["failures_N"][at], beta_N)
         kept_N = share_N * self._kept(at, now_N)
         mean_N, variance_N = beta_moments(
             np.maximum(alpha_N + kept_N * successes_N, LEAST_PARAMETER),
@@ -146,3 +156,13 @@ class DiscountedBeta(RowEstimator[DiscountedBetaConfig]):
                 beta_C, self._config.prior_failures
             )
         return alpha_C, beta_C
+
+
+def _counted(stored: FloatArray, prior: FloatArray) -> FloatArray:
+    """Rollouts: what is stored, or below 0 that share of alpha0 or beta0."""
+    return np.where(stored < 0.0, stored * prior, stored)
+
+
+def _stored(counted: FloatArray, prior: FloatArray) -> FloatArray:
+    """The inverse of `_counted`."""
+    return np.where(counted < 0.0, counted / prior, counted)

@@ -121,6 +121,10 @@ class Features(Estimator):
         if self._moments.count >= self._next_fit:
             self._refit()
 
+    def observe_silence(self, silent: Observations, loss_share: float) -> None:
+        """As the mixture on strata has it. The regression waits for groups that were reported: it only sorts."""
+        self._own.observe_silence(silent, loss_share)
+
     def _learn(self, observations: Observations) -> None:
         """Take the first groups of rows that the regression has not seen."""
         rows_B, first_B = np.unique(observations.rows_B, return_index=True)

@@ -5,8 +5,9 @@ group does not depend on the pass rate; see `arcsine`.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Self
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,31 +15,23 @@ import numpy.typing as npt
 from predictors import arcsine
 from predictors.base import (
     NEVER,
-    Beliefs,
-    Estimator,
     FloatArray,
     IntArray,
     Observations,
     State,
     check_categories,
-    check_rows,
-    check_state,
-    check_version,
-    parse_options,
     require_between,
 )
 from predictors.calibration import beta_binomial_log_loss
 from predictors.drift import DriftRates, Surprise
 from predictors.prior import CategoryPrior
+from predictors.rows import MIN_N_EFF, EstimatorConfig, Reader, Reading, RowEstimator, Rows
 
 MAX_SHIFT = 0.5
 """Most that the common drift adds up to over one lag (2 in log-odds): a straight line is not believed for ever."""
 
 MEAN_EDGE = 1e-9
 """Mean pass rates keep this distance from 0 and 1."""
-
-MIN_N_EFF = 1e-3
-"""Least effective rollouts of a tried prompt, so that 0 means never tried."""
 
 MIN_VARIANCE = 1e-9
 """Least variance of psi: some 2.5e8 rollouts."""
@@ -51,7 +44,7 @@ SCORE_STEP = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KalmanArcsineConfig:
+class KalmanArcsineConfig(EstimatorConfig):
     """Options. The learned rates make the starting ones matter little after some thousand groups."""
 
     process_noise: float = 1e-4
@@ -69,7 +62,7 @@ class KalmanArcsineConfig:
         require_between("memory_groups", self.memory_groups, 0.0, 1e9)
 
 
-class KalmanArcsine(Estimator):
+class KalmanArcsine(RowEstimator[KalmanArcsineConfig]):
     """psi ~ N(m, v) per row; between versions m moves by the common drift and v grows by the process noise.
 
     A group of k of n is z = arcsin(sqrt(k/n)) with noise variance R = 1 / (4 n) if 0 < k < n. For k = 0 the likelihood
@@ -82,23 +75,22 @@ class KalmanArcsine(Estimator):
     exactly; with them the noise follows the gradient of the likelihood of every group.
     """
 
+    name = "kalman_arcsine"
+    columns: ClassVar = {
+        "mean_psi_N": np.pi / 4.0,
+        "variance_psi_N": arcsine.MAX_VARIANCE,
+        "mean_slope_N": 0.0,
+        "variance_slope_N": 0.0,
+    }
+
     def __init__(self, config: KalmanArcsineConfig) -> None:
+        super().__init__(config)
         self._prior = CategoryPrior()
         self._rates = DriftRates(drift=config.drift, process_noise=config.process_noise, memory=config.memory_groups)
-        self._version = 0
-        self._mean_N: FloatArray = np.empty(0)
-        self._variance_N: FloatArray = np.empty(0)
-        self._mean_slope_N: FloatArray = np.empty(0)
-        self._variance_slope_N: FloatArray = np.empty(0)
-        self._last_N: IntArray = np.empty(0, dtype=np.int64)
 
     @classmethod
-    def default_options(cls) -> dict[str, float]:
-        return asdict(KalmanArcsineConfig())
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, float]) -> Self:
-        return cls(parse_options(KalmanArcsineConfig, options, estimator="kalman_arcsine"))
+    def config_type(cls) -> type[KalmanArcsineConfig]:
+        return KalmanArcsineConfig
 
     @property
     def drift(self) -> float:
@@ -111,36 +103,15 @@ class KalmanArcsine(Estimator):
         return self._rates.process_noise
 
     def resize(self, category_N: npt.NDArray[np.int32]) -> None:
-        category_N = check_categories(category_N, self._last_N.shape[0])
-        added = category_N.shape[0] - self._last_N.shape[0]
-        self._prior.resize(category_N)
-        self._mean_N = np.r_[self._mean_N, np.full(added, np.pi / 4.0)]
-        self._variance_N = np.r_[self._variance_N, np.full(added, arcsine.MAX_VARIANCE)]
-        self._mean_slope_N = np.r_[self._mean_slope_N, np.zeros(added)]
-        self._variance_slope_N = np.r_[self._variance_slope_N, np.zeros(added)]
-        self._last_N = np.r_[self._last_N, np.full(added, NEVER, dtype=np.int64)]
+        super().resize(category_N)
+        self._prior.resize(check_categories(category_N, self._last_N.shape[0]))
 
-    def observe(self, observations: Observations) -> None:
-        check_rows(observations.rows_B, self._last_N.shape[0])
-        for groups in observations.rounds():
-            self._prior.observe(groups)
-            self._start_new_rows(groups)
-            self._update(groups)
-
-    def _start_new_rows(self, groups: Observations) -> None:
-        """Give rows that were never tried the Gaussian of their category, as known at the version of the group."""
-        is_new_B = self._last_N[groups.rows_B] == NEVER
-        rows = groups.rows_B[is_new_B]
-        mean_C, variance_C = self._prior_gaussian()
-        category = self._prior.category_N[rows]
-        self._mean_N[rows], self._variance_N[rows] = mean_C[category], variance_C[category]
-        self._last_N[rows] = groups.version_B[is_new_B]
-
-    def _update(self, groups: Observations) -> None:
+    def _update(self, groups: Observations, newest_B: IntArray) -> None:
+        self._prior.observe(groups)
+        self._start_new_rows(groups)
         rows_B, passes_B, scored_B = groups.rows_B, groups.passes_B, groups.scored_B
-        last_B = self._last_N[rows_B]
-        newest_B = np.maximum(last_B, groups.version_B)
-        lag_B = newest_B - last_B
+        columns = self._columns
+        lag_B = newest_B - self._last_N[rows_B]
         centre_B, variance_B = self._aged(rows_B, lag_B)
         mean_B = np.arcsin(np.sqrt(centre_B))
         observed_B = np.arcsin(np.sqrt(passes_B / scored_B))
@@ -148,78 +119,69 @@ class KalmanArcsine(Estimator):
         noise_B = np.where(at_end_B, 2.0, 1.0) / (4.0 * scored_B)
         noise_B += self._rates.process_noise * (newest_B - groups.version_B)
         gain_B = variance_B / (variance_B + noise_B)
-        new_mean_B = mean_B + gain_B * (observed_B - mean_B)
         if self._rates.learning:
-            mean_slope_B = self._mean_slope_N[rows_B]
+            mean_slope_B = columns["mean_slope_N"][rows_B]
             widened_B = variance_B < arcsine.MAX_VARIANCE
-            variance_slope_B = self._variance_slope_N[rows_B] + self._rates.process_noise * lag_B * widened_B
+            variance_slope_B = columns["variance_slope_N"][rows_B] + self._rates.process_noise * lag_B * widened_B
             surprise = _surprise(groups, lag_B, mean_B, variance_B, mean_slope_B, variance_slope_B)
             gain_slope_B = variance_slope_B * noise_B / (variance_B + noise_B) ** 2
-            self._mean_slope_N[rows_B] = (1.0 - gain_B) * mean_slope_B + (observed_B - mean_B) * gain_slope_B
-            self._variance_slope_N[rows_B] = variance_slope_B * (1.0 - gain_B) ** 2
+            columns["mean_slope_N"][rows_B] = (1.0 - gain_B) * mean_slope_B + (observed_B - mean_B) * gain_slope_B
+            columns["variance_slope_N"][rows_B] = variance_slope_B * (1.0 - gain_B) ** 2
             self._rates.learn(surprise)
-        self._mean_N[rows_B] = new_mean_B
-        self._variance_N[rows_B] = np.maximum((1.0 - gain_B) * variance_B, MIN_VARIANCE)
-        self._last_N[rows_B] = newest_B
+        columns["mean_psi_N"][rows_B] = mean_B + gain_B * (observed_B - mean_B)
+        columns["variance_psi_N"][rows_B] = np.maximum((1.0 - gain_B) * variance_B, MIN_VARIANCE)
 
-    def advance(self, policy_version: int) -> None:
-        self._version = check_version(policy_version, self._version)
+    def _start_new_rows(self, groups: Observations) -> None:
+        """Give rows that were never tried the Gaussian of their category, as known at the version of the group."""
+        is_new_B = self._last_N[groups.rows_B] == NEVER
+        rows = groups.rows_B[is_new_B]
+        mean_C, variance_C = self._prior_gaussian()
+        category = self._prior.category_N[rows]
+        self._columns["mean_psi_N"][rows], self._columns["variance_psi_N"][rows] = (
+            mean_C[category],
+            variance_C[category],
+        )
+        self._last_N[rows] = groups.version_B[is_new_B]
 
-    def beliefs(self, rows: IntArray | None = None) -> Beliefs:
-        if rows is not None:
-            check_rows(rows, self._last_N.shape[0])
-        at: IntArray | slice = slice(None) if rows is None else rows
-        last_N = self._last_N[at]
-        tried_N = last_N != NEVER
-        lag_N = np.maximum(self._version - last_N, 0)
-        centre_N, variance_psi_N = self._aged(at, lag_N)
+    def _reader(self) -> Reader:
+        _, psi_variance_C = self._prior_gaussian()
+        return partial(self._read, psi_variance_C, *self._prior.moments())
+
+    def _read(
+        self,
+        psi_variance_C: FloatArray,
+        prior_mean_C: FloatArray,
+        concentration_C: FloatArray,
+        at: Rows,
+        now_N: IntArray,
+    ) -> Reading:
+        last_N, category_N = self._last_N[at], self._prior.category_N[at]
+        fresh = np.flatnonzero(last_N == NEVER)
+        centre_N, variance_psi_N = self._aged(at, now_N - last_N)
         mean_N, variance_N = arcsine.moments(centre_N, variance_psi_N)
         mean_N = np.clip(mean_N, MEAN_EDGE, 1.0 - MEAN_EDGE)
         variance_N = np.minimum(variance_N, 0.5 * mean_N * (1.0 - mean_N))
-        category_N = self._prior.category_N[at]
-        _, prior_variance_C = self._prior_gaussian()
-        n_eff_N = np.maximum((1.0 / variance_psi_N - 1.0 / prior_variance_C[category_N]) / 4.0, MIN_N_EFF)
-        fresh = np.flatnonzero(~tried_N)
-        prior_mean_C, concentration_C = self._prior.moments()
         mean_N[fresh] = prior_mean_C[category_N[fresh]]
         variance_N[fresh] = mean_N[fresh] * (1.0 - mean_N[fresh]) / (concentration_C[category_N[fresh]] + 1.0)
-        n_eff_N[fresh] = 0.0
-        lag_N[fresh] = NEVER
-        return Beliefs(
-            mean_N=mean_N, variance_N=variance_N, n_eff_N=n_eff_N, lag_N=lag_N, source_N=tried_N.astype(np.uint8)
-        )
+        n_eff_N = np.maximum((1.0 / variance_psi_N - 1.0 / psi_variance_C[category_N]) / 4.0, MIN_N_EFF)
+        return mean_N, variance_N, n_eff_N
 
     def state(self) -> State:
-        return {
-            **self._prior.state(),
-            **self._rates.state(),
-            "version": np.array(self._version, dtype=np.int64),
-            "mean_psi_N": self._mean_N.copy(),
-            "variance_psi_N": self._variance_N.copy(),
-            "mean_slope_N": self._mean_slope_N.copy(),
-            "variance_slope_N": self._variance_slope_N.copy(),
-            "last_N": self._last_N.copy(),
-        }
+        return {**self._prior.state(), **self._rates.state(), **super().state()}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        check_state(state, self.state(), rows_from="category_N")
+        super().load_state(state)
         self._prior.load_state(state)
         self._rates.load_state(state)
-        self._version = int(state["version"])
-        self._mean_N = np.array(state["mean_psi_N"])
-        self._variance_N = np.array(state["variance_psi_N"])
-        self._mean_slope_N = np.array(state["mean_slope_N"])
-        self._variance_slope_N = np.array(state["variance_slope_N"])
-        self._last_N = np.array(state["last_N"])
 
-    def _aged(self, at: IntArray | slice, lag: IntArray) -> tuple[FloatArray, FloatArray]:
+    def _aged(self, at: Rows, lag: IntArray) -> tuple[FloatArray, FloatArray]:
         """sin^2 of the mean of psi, and its variance, for these rows `lag` versions after their last evidence."""
         shift = np.clip(self._rates.drift * lag, -MAX_SHIFT, MAX_SHIFT)
-        centre = arcsine.shifted_centre(self._mean_N[at], shift)
+        centre = arcsine.shifted_centre(self._columns["mean_psi_N"][at], shift)
         unsure = (
             4.0 * self._rates.drift_variance * np.square(lag, dtype=np.float64) * centre * (1.0 - centre)
         )  # (sd lag sin 2m)^2
-        variance = self._variance_N[at] + self._rates.process_noise * lag + unsure
+        variance = self._columns["variance_psi_N"][at] + self._rates.process_noise * lag + unsure
         return centre, np.minimum(variance, arcsine.MAX_VARIANCE)
 
     def _prior_gaussian(self) -> tuple[FloatArray, FloatArray]:

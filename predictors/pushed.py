@@ -145,12 +145,24 @@ class PushedValue(DiscountedBeta):
         """Versions at which the values of these rows were made; `otherwise` for values of any version."""
         return otherwise if self._made_N is None else self._made_N[at]
 
+    def _row_priors(self, rows_B: IntArray) -> tuple[FloatArray, FloatArray]:
+        return self._with_values(*super()._row_priors(rows_B), self.fit, rows_B)
+
     def _reader(self) -> Reader:
         return partial(self._read_value, *self._prior_parameters(), self.fit)
 
     def _read_value(self, alpha_C: FloatArray, beta_C: FloatArray, fit: "Fit", at: Rows, now_N: IntArray) -> Reading:
-        category_N, value_N = self._prior.category_N[at], self._value_N[at]
-        alpha_N, beta_N = alpha_C[category_N], beta_C[category_N]
+        category_N = self._prior.category_N[at]
+        alpha_N, beta_N = self._with_values(alpha_C[category_N], beta_C[category_N], fit, at)
+        share_N = np.where(np.isnan(self._value_N[at]), 1.0, self._own_share)
+        mean_N, variance_N, n_eff_N = self._posterior(alpha_N, beta_N, at, now_N, share_N)
+        return mean_N, variance_N, np.maximum(n_eff_N, MIN_N_EFF)
+
+    def _with_values(
+        self, alpha_N: FloatArray, beta_N: FloatArray, fit: "Fit", at: Rows
+    ) -> tuple[FloatArray, FloatArray]:
+        """These priors, which are changed, with those of the values of rows that have one in their place."""
+        value_N = self._value_N[at]
         has = np.flatnonzero(~np.isnan(value_N))
         if has.size:
             made_N = self._made(at, np.full(value_N.shape, self._version))[has]
@@ -158,9 +170,7 @@ class PushedValue(DiscountedBeta):
             alpha, beta = parameters(fit.mean(value_N[has]), np.full(has.size, fit.overlap))
             mean_N, overlap_N = aged(alpha, beta, np.zeros(has.size), wander_N)
             alpha_N[has], beta_N[has] = parameters(mean_N, overlap_N)
-        share_N = np.where(np.isnan(value_N), 1.0, self._own_share)
-        mean_N, variance_N, n_eff_N = self._posterior(alpha_N, beta_N, at, now_N, share_N)
-        return mean_N, variance_N, np.maximum(n_eff_N, MIN_N_EFF)
+        return alpha_N, beta_N
 
     def state(self) -> State:
         return {**super().state(), **{f"sum_{name}": np.array(value) for name, value in self._sums.items()}}

@@ -16,6 +16,8 @@ from tests.benchmarks.cost_figures import cost_figures
 from tests.benchmarks.estimator_speed import speed_figures
 from tests.benchmarks.language import Figure, arguments, show
 from tests.benchmarks.outcome_sets import FEEDS, outcome_sets
+from tests.benchmarks.own_training import own_training_figures
+from tests.benchmarks.rate_intervals import interval_figures
 from tests.benchmarks.results import RAW, Case, SetResult, measured
 from tests.benchmarks.scoring import FEW, Difference, differences
 from tests.benchmarks.sharing import sharing_figures
@@ -39,7 +41,12 @@ def main() -> None:
 
         picture(results, options.picture)
     speed = [*speed_figures(quick=options.quick), *cost_figures(quick=options.quick)]
-    gains = [*_category_gains(results), *sharing_figures(result.outcomes for result in results)]
+    gains = [
+        *_category_gains(results),
+        *sharing_figures(result.outcomes for result in results),
+        *own_training_figures(result.outcomes for result in results),
+        *interval_figures(quick=options.quick),
+    ]
     if options.json:
         show([*(figure for result in results for figure in _figures(result)), *gains, *speed], as_json=True)
         return

@@ -10,7 +10,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from predictors.base import NEVER, FloatArray
+from predictors.base import FloatArray
 from predictors.calibration import (
     auc,
     beta_binomial_log_loss,
@@ -19,15 +19,11 @@ from predictors.calibration import (
     randomised_pit,
     reliability,
 )
+from predictors.scores import COVERED, LAG_BUCKETS, clustered_error
 from predictors.value import informative_probability
 from tests.benchmarks.outcome_sets import Bools, Episode, Ints, OutcomeSet
 from tests.benchmarks.prequential import LARGEST_OVERLAP, MEAN_EDGE, Predictions
 
-COVERED = (0.05, 0.95)
-LAG_BUCKETS: tuple[tuple[str, int, int], ...] = (
-    ("never tried", NEVER, NEVER), ("lag 0", 0, 0), ("lag 1-10", 1, 10), ("lag 11-30", 11, 30),
-    ("lag 31-100", 31, 100), ("lag 101-300", 101, 300), ("lag > 300", 301, 2**62),
-)  # fmt: skip
 FEW = 2_000  # predictions in a bucket below which its coverage is judged by a test, not by limits
 REJECTED_AT = 0.01
 BOOTSTRAP_DRAWS = 1_000
@@ -103,13 +99,13 @@ class Scores:
 
 def log_losses(truth: Truth, episodes: Sequence[Episode], predictions: Sequence[Predictions]) -> FloatArray:
     """(J,) the log loss of each judged prediction."""
-    mean_J, variance_J = _beliefs(episodes, predictions)
+    mean_J, variance_J = beliefs_of(episodes, predictions)
     return beta_binomial_log_loss(mean_J, variance_J, truth.passes_J.astype(float), truth.scored_J)
 
 
 def scored(truth: Truth, episodes: Sequence[Episode], predictions: Sequence[Predictions]) -> Scores:
     """Score the judged predictions of all episodes of a set."""
-    mean_J, variance_J = _beliefs(episodes, predictions)
+    mean_J, variance_J = beliefs_of(episodes, predictions)
     lags = [prediction.lag_RN[episode.judged_RN] for episode, prediction in zip(episodes, predictions, strict=True)]
     lag_J = np.concatenate(lags)
     passes_J = truth.passes_J.astype(float)
@@ -131,7 +127,7 @@ def scored(truth: Truth, episodes: Sequence[Episode], predictions: Sequence[Pred
     )
 
 
-def _beliefs(episodes: Sequence[Episode], predictions: Sequence[Predictions]) -> tuple[FloatArray, FloatArray]:
+def beliefs_of(episodes: Sequence[Episode], predictions: Sequence[Predictions]) -> tuple[FloatArray, FloatArray]:
     """(J,) mean and variance of the judged predictions, kept where a log loss is finite."""
     parts = list(zip(episodes, predictions, strict=True))
     mean_J = np.concatenate([prediction.mean_RN[episode.judged_RN] for episode, prediction in parts])
@@ -146,8 +142,7 @@ def _coverage_by_lag(truth: Truth, lag_J: Ints, inside_J: Bools) -> tuple[Covera
         at = np.flatnonzero((lag_J >= low) & (lag_J <= high))
         if at.size:
             share = float(inside_J[at].mean())
-            off_P = np.bincount(truth.prompt_J[at], weights=inside_J[at] - share, minlength=truth.num_prompts)
-            error = float(np.sqrt(np.sum(off_P**2))) / at.size
+            error = clustered_error(inside_J[at], truth.prompt_J[at])
             found.append(Coverage(bucket=bucket, count=at.size, share=share, error=error))
     return tuple(found)
 

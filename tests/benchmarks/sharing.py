@@ -13,11 +13,12 @@ import numpy.typing as npt
 
 from predictors.base import NEVER, Column, FloatArray
 from predictors.calibration import randomised_pit, reliability
+from predictors.scores import COVERED, distance_from_uniform
 from predictors.value import informative_probability
 from tests.benchmarks.language import Figure
 from tests.benchmarks.outcome_sets import FEEDS, OutcomeSet, Texts, texts_of
 from tests.benchmarks.prequential import Predictions, replayed
-from tests.benchmarks.scoring import COVERED, Truth, differences, log_losses
+from tests.benchmarks.scoring import Truth, differences, log_losses
 from tests.benchmarks.text import embeddings
 
 OTHER_RATE = "other model's rate"
@@ -118,12 +119,10 @@ def _calibration(
     )
     of_part = _taken(truth, at)
     pit_J = randomised_pit(mean_J, variance_J, of_part.passes_J.astype(float), of_part.scored_J, of_part.uniform_J)
-    steps = np.arange(at.size + 1) / at.size
-    sorted_J = np.sort(pit_J)
     informative_J = informative_probability(mean_J, variance_J, int(of_part.scored_J[0]))
     values = {
         "coverage": float(np.mean((pit_J >= COVERED[0]) & (pit_J <= COVERED[1]))),
-        "pit_distance_from_uniform": float(np.max(np.maximum(steps[1:] - sorted_J, sorted_J - steps[:-1]))),
+        "pit_distance_from_uniform": distance_from_uniform(pit_J),
         "informative_reliability_error": reliability(informative_J, of_part.informative_J).error,
     }
     for metric, value in values.items():

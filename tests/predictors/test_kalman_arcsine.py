@@ -202,3 +202,17 @@ def test_a_first_group_meets_the_prior_that_earlier_prompts_taught() -> None:
         made.observe(groups([399], [4]))
 
     assert informed.beliefs().mean_N[399] > alone.beliefs().mean_N[399] + 0.05
+
+
+@pytest.mark.parametrize(("noise", "scored"), [(1e-4, 8), (1e-3, 2)])
+def test_at_rest_the_variance_is_that_of_the_steady_filter(noise: float, scored: int) -> None:
+    """v = (v + qL) R / (v + qL + R) with R = 1 / (4 n), of groups with half passed L versions apart."""
+    lag, half = 10, scored // 2
+    made = estimator("kalman_arcsine", num_rows=1, process_noise=noise, memory_groups=0.0)
+    for visit in range(300):
+        made.advance(lag * visit)
+        made.observe(groups([0], [half], scored=scored, version=lag * visit))
+
+    grown, observed = noise * lag, 1.0 / (4.0 * scored)
+    at_rest = (np.sqrt(grown**2 + 4.0 * grown * observed) - grown) / 2.0
+    assert made.state()["variance_psi_N"][0] == pytest.approx(at_rest, rel=1e-6)

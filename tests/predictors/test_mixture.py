@@ -1,5 +1,8 @@
 """The default estimator: against the average of its experts, and on simulated pools whose pass rates are known."""
 
+import gc
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -195,10 +198,18 @@ def test_how_much_a_category_says_is_learned_where_single_groups_cannot_tell() -
     assert bimodal.pace.strength < 0.5
 
 
-def test_a_row_takes_at_most_64_bytes() -> None:
-    state = mixture(1_000).state()
+def test_a_million_rows_take_64_bytes_each_in_its_state_and_in_memory() -> None:
+    num_rows = 1_000_000
+    gc.collect()
+    tracemalloc.start()
+    made = mixture(num_rows)
+    made.observe(groups(np.arange(0, num_rows, 250), 3))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    state = made.state()
 
-    assert sum(array.nbytes for name, array in state.items() if name.endswith("_N")) == 64 * 1_000
+    assert sum(array.nbytes for name, array in state.items() if name.endswith("_N")) == 64 * num_rows
+    assert held < 64 * num_rows + 100_000
 
 
 @pytest.mark.parametrize("later", [0, 8])

@@ -32,11 +32,12 @@ def test_rows_beyond_the_first_block_are_read_as_if_alone(name: str) -> None:
 
 
 @every_estimator
-def test_a_row_takes_at_most_64_bytes(name: str) -> None:
+def test_a_row_takes_at_most_64_bytes_and_five_more_where_columns_sort_it(name: str) -> None:
+    most = 69 if name == "features" else 64
     made = estimator(name, num_rows=1000)
     feed(made, np.full(1000, 0.5), versions=np.arange(3), rng=np.random.default_rng(1))
 
-    assert sum(array.nbytes for key, array in made.state().items() if key.endswith("_N")) <= 64 * 1000
+    assert sum(array.nbytes for key, array in made.state().items() if key.endswith("_N")) <= most * 1000
 
 
 @every_estimator

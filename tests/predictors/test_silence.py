@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predictors.base import NEVER, Estimator
+from predictors.base import NEVER, Column, Estimator
 from predictors.registry import ESTIMATORS, build_estimator
 from predictors.silence import after_silence, imputed_groups
 from predictors.value import informative_probability
@@ -133,7 +133,7 @@ def test_a_discounted_beta_stays_close_to_the_exact_posterior_over_a_history() -
     assert np.sqrt(beliefs.variance_N[0]) == pytest.approx(np.sqrt(variance), rel=0.35)
 
 
-@pytest.mark.parametrize("name", ["mixture", "discounted_beta"])
+@pytest.mark.parametrize("name", ["mixture", "features", "discounted_beta"])
 @pytest.mark.parametrize("rate", [0.9, 0.02])
 def test_a_censored_feed_does_not_pull_pass_rates_to_the_middle(name: str, rate: float) -> None:
     """The mean of the informative groups alone is .82 where the pass rate is .9, and .13 where it is .02. Audit groups,
@@ -217,3 +217,46 @@ def test_silence_of_a_row_outside_the_pool_is_refused(name: str) -> None:
     made.resize(np.zeros(3, np.int32))
     with pytest.raises(ValueError, match="must be in"):
         heard_nothing(made, [3])
+
+
+def test_a_prior_that_turns_out_narrow_does_not_give_back_what_silence_took() -> None:
+    made = build_estimator("discounted_beta", {})
+    made.resize(np.zeros(40, np.int32))
+    for _ in range(3):
+        heard_nothing(made, [0])
+    made.observe(groups(list(range(1, 40)), [4.0] * 39))
+    beliefs = made.beliefs()
+
+    silent, heard = (beliefs.variance_N / (beliefs.mean_N * (1.0 - beliefs.mean_N)))[:2]
+    assert silent > 0.3
+    assert heard < 0.1
+
+
+def test_a_pushed_value_is_the_prior_that_silence_meets() -> None:
+    values = np.array([0.3, 0.9, np.nan])
+    made = build_estimator("value", {"discount": 1.0, "process_noise": 0.0})
+    made.resize(np.zeros(3, np.int32))
+    made.attach({"value": Column(value_N=values)})
+    before = made.beliefs()
+    overlap = before.variance_N / (before.mean_N * (1.0 - before.mean_N))
+    expected = after_silence(before.mean_N[:2], overlap[:2], np.array([8, 8]), 0.1)
+    heard_nothing(made, [0, 1], loss=0.1)
+    after = made.beliefs()
+
+    np.testing.assert_allclose(after.mean_N[:2], expected.mean)
+    np.testing.assert_allclose(after.variance_N[:2] / (after.mean_N[:2] * (1.0 - after.mean_N[:2])), expected.overlap)
+    np.testing.assert_array_equal(after.lag_N, [0, 0, NEVER])
+
+
+def test_features_without_columns_hear_silence_as_the_mixture_does_to_the_bit() -> None:
+    made, plain = build_estimator("features", {}), build_estimator("mixture", {})
+    for one in (made, plain):
+        one.resize((np.arange(12) % 2).astype(np.int32))
+        for version in range(20):
+            one.advance(version)
+            one.observe(groups([0, 3], [3.0, 6.0], version=version))
+            heard_nothing(one, [1, 2, 2], loss=0.1, version=version)
+
+    np.testing.assert_array_equal(made.beliefs().mean_N, plain.beliefs().mean_N)
+    np.testing.assert_array_equal(made.beliefs().variance_N, plain.beliefs().variance_N)
+    assert (made.beliefs().lag_N[[1, 2]] == 0).all()
