@@ -13,10 +13,11 @@ Axes: K tickets, R rollouts of all of them, P tokens of a padded prompt, T token
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from api.schemas import Ticket
 from trainer.graders import Grader
@@ -95,6 +96,10 @@ class TorchEngine(RolloutEngine):
                 ]
                 groups[place] = RolloutGroup(ticket=ticket, rollouts=tuple(rollouts), start=spans[place].start)
         return [groups[place] for place in range(len(tickets))]
+
+    def load(self, folder: Path, *, policy_version: int) -> None:
+        """Take the weights of a folder in transformers' format, into the model that it samples from."""
+        self._model.load_state_dict(AutoModelForCausalLM.from_pretrained(folder).state_dict())
 
     def _batches(self, prompts: Sequence[Sequence[int]], spans: Sequence[range]) -> Iterator[list[int]]:
         """Places of the tickets of each batch; prompts of like length together, as padding costs as much as text."""
