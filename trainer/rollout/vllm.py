@@ -14,8 +14,10 @@ Needs vLLM, and on a CPU none of torchvision, torchaudio and torchcodec beside i
 import hashlib
 import logging
 import os
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -83,16 +85,17 @@ class VllmEngine(RolloutEngine):
         self._seed = seed
         self._follows = follows
         self._tokenizer = AutoTokenizer.from_pretrained(folder)
-        self._llm = LLM(
-            str(folder),
-            dtype=precision or "auto",
-            skip_tokenizer_init=True,  # ids go in and out
-            max_model_len=-1,  # the model's own, or what the cache has room for
-            logprobs_mode="processed_logprobs",  # of the distribution that is sampled, temperature included
-            enforce_eager=not torch.cuda.is_available(),
-            gpu_memory_utilization=memory_share,
-            seed=seed % 2**32,
-        )
+        with _without_llvmlite():
+            self._llm = LLM(
+                str(folder),
+                dtype=precision or "auto",
+                skip_tokenizer_init=True,  # ids go in and out
+                max_model_len=-1,  # the model's own, or what the cache has room for
+                logprobs_mode="processed_logprobs",  # of the distribution that is sampled, temperature included
+                enforce_eager=not torch.cuda.is_available(),
+                gpu_memory_utilization=memory_share,
+                seed=seed % 2**32,
+            )
         config = self._llm.model_config
         generation = GenerationConfig.from_pretrained(folder) if (folder / "generation_config.json").exists() else None
         self._end_ids = end_ids(config.hf_config, generation, self._tokenizer)
@@ -227,6 +230,22 @@ class VllmEngine(RolloutEngine):
             return [None] * len(prompts)
         self._failed_last = False
         return [_answer(output.outputs[0]) for output in outputs]
+
+
+@contextmanager
+def _without_llvmlite() -> Iterator[None]:
+    """Takes llvmlite, which numba brings, out of the list of loaded modules.
+
+    vLLM's CPU build, when it starts, looks through the attributes of everything in that list, and stumbles over
+    llvmlite's, whose library has an answer to any name (vLLM 0.32, llvmlite 0.47). The modules stay as they are.
+    """
+    hidden = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "llvmlite"}
+    for name in hidden:
+        del sys.modules[name]
+    try:
+        yield
+    finally:
+        sys.modules.update(hidden)
 
 
 def _answer(completion: Any) -> Answer | None:
