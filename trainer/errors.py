@@ -84,6 +84,10 @@ class RanksDisagree(MidbandError):
     """Processes of one trainer hold different batches; nothing of this batch may be trained on."""
 
 
+class WeightsRefused(MidbandError):
+    """An engine has other weights than it was given, by its log-probabilities; nothing may be sampled from it."""
+
+
 class ReportsRefused(MidbandError):
     """The service did not take groups that an adapter reported: tickets closed or unknown, values that contradict."""
 

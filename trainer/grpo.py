@@ -47,14 +47,16 @@ def train(
     """Train until `config.stop`, or go on with what is in `config.output`. The pool must be on the service.
 
     `policy` comes with the weights of the start, also when it goes on from others; `engine` generates with the very
-    weights that `policy` changes. `stratum_of` overrides what evaluations are split by. Raises InvalidRequest for a
-    configuration that does not fit what is there, MidbandError when the service or the numbers refuse.
+    weights that `policy` changes, or takes them at each `sync`. `stratum_of` overrides what evaluations are split by.
+    Raises InvalidRequest for a configuration that does not fit what is there, MidbandError when the service or the
+    numbers refuse.
     """
     saved, metrics = Checkpoints(config.output), Metrics(config.output / "metrics.jsonl")
     at = saved.progress()
     stopped = None if at is None else _reached(config.stop, at)
     if at is None or stopped is None:
         at = begin(config, client, policy, metrics)
+        engine.sync(policy_version=at.step)
         stratum_of = stratum_of or strata(client, config.pool.name, config.evaluation.stratum)
         training = Training(config, client, policy, engine, metrics, at, stratum_of, watch)
         training.look_and_keep()
@@ -109,6 +111,8 @@ class Training:
             factor *= yield_factor(sum(counted), len(counted))
         figures = self.policy.update(trained, step=index, factor=factor)
         laps.end("update")
+        self.engine.sync(policy_version=index + 1)
+        laps.end("weight_sync")
         costs = step_costs(groups, laps)
         self.client.step(
             self.run,

@@ -165,3 +165,22 @@ def test_a_report_that_the_service_rejects_stops_the_run(tmp_path: Path) -> None
         client.report = voided_meanwhile  # type: ignore[method-assign]
         with pytest.raises(MidbandError, match=r"run tiny, batch 0: tiny:0:train:0:0:0: .*\(ticket_closed\)"):
             train(config, client, policy, engine)
+
+
+def test_the_engine_is_told_of_the_weights_at_the_start_and_after_each_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told_of: list[int] = []
+
+    def begin(steps: int) -> None:
+        config = make_config(tmp_path, stop={"steps": steps})
+        with service(tmp_path) as client:
+            fill(client)
+            policy, engine = make_policy(config)
+            monkeypatch.setattr(engine, "sync", lambda *, policy_version: told_of.append(policy_version))
+            train(config, client, policy, engine)
+
+    begin(2)
+    assert told_of == [0, 1, 2]
+    begin(4)
+    assert told_of == [0, 1, 2, 2, 3, 4]

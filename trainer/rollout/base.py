@@ -7,6 +7,7 @@ An engine knows nothing of the service: it sees tickets and gives groups, and th
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeVar
 
 from api.schemas import GroupReport, Ticket
@@ -82,6 +83,20 @@ class RolloutEngine(ABC):
         raise InvalidRequest(
             f"{type(self).__name__} makes whole groups only, and the run's policy stops groups in between: give the "
             "engine a generate_part, or choose a policy without `wave`"
+        )
+
+    def sync(self, *, policy_version: int) -> None:  # noqa: B027  nothing to do is an answer
+        """Take the weights of the model that it follows as they are now, under this version. An engine that samples
+        from the very weights that a trainer changes has nothing to do.
+        """
+
+    def load(self, folder: Path, *, policy_version: int) -> None:
+        """Take the weights in this folder, in transformers' format; from then on it generates under this version.
+
+        Raises InvalidRequest for an engine that takes none.
+        """
+        raise InvalidRequest(
+            f"{type(self).__name__} does not take weights from a folder: make a new engine for {folder}"
         )
 
 

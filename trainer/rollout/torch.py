@@ -11,35 +11,23 @@ Axes: K tickets, R rollouts of all of them, P tokens of a padded prompt, T token
 """
 
 import hashlib
-import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from api.schemas import Ticket
-from trainer.errors import InvalidRequest
 from trainer.graders import Grader
-from trainer.reports import Status
-from trainer.rollout.base import FinishReason, Rollout, RolloutEngine, RolloutGroup
-
-logger = logging.getLogger(__name__)
+from trainer.rollout.base import RolloutEngine, RolloutGroup
+from trainer.rollout.texts import Answer, end_ids, graded, identity, prompts_of
 
 KEY_BYTES = 16  # of a Philox key
 # Share of the rollouts in the cache still being written, above which the finished ones are carried along: dropping them
 # copies the cache, which costs about as much as one more token for all.
 CROWDED_ABOVE = 0.75
-TICKET_ID_PARTS = 6  # run, branch, purpose, index, refill, position
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
-    ids: list[int]  # the end token included, if it came
-    logprobs: list[float]
-    finish_reason: FinishReason
 
 
 class TorchEngine(RolloutEngine):
@@ -72,7 +60,7 @@ class TorchEngine(RolloutEngine):
         self._temperature = temperature
         self._seed = seed
         self._batch_size = batch_size
-        self._end_ids = _end_ids(model, tokenizer)
+        self._end_ids = end_ids(model.config, getattr(model, "generation_config", None), tokenizer)
 
     def generate(self, tickets: Sequence[Ticket], *, policy_version: int) -> list[RolloutGroup]:
         """Groups under the weights of now; `policy_version` is the caller's word for them and changes nothing."""
@@ -87,7 +75,8 @@ class TorchEngine(RolloutEngine):
         The seconds of a batch are shared among its rollouts by their tokens. Raises InvalidRequest for a ticket
         without content or too long for the model, FloatingPointError if the weights give no probabilities.
         """
-        prompts = self._prompts(tickets)
+        limit = getattr(self._model.config, "max_position_embeddings", None)
+        prompts = prompts_of(tickets, self._tokenizer, max_new_tokens=self._max_new_tokens, limit=limit)
         groups: dict[int, RolloutGroup] = {}
         for places in self._batches(prompts, spans):
             started_s = time.perf_counter()
@@ -102,42 +91,15 @@ class TorchEngine(RolloutEngine):
             for place in places:
                 ticket = tickets[place]
                 rollouts = [
-                    self._graded(ticket, prompts[place], *next(written), seconds_per_token) for _ in spans[place]
+                    graded(self._grader, ticket, prompts[place], *next(written), seconds_per_token=seconds_per_token)
+                    for _ in spans[place]
                 ]
                 groups[place] = RolloutGroup(ticket=ticket, rollouts=tuple(rollouts), start=spans[place].start)
         return [groups[place] for place in range(len(tickets))]
 
-    def _prompts(self, tickets: Sequence[Ticket]) -> list[list[int]]:
-        prompts = []
-        limit = getattr(self._model.config, "max_position_embeddings", None)
-        for ticket in tickets:
-            ids = self._ids(ticket)
-            if not ids:
-                raise InvalidRequest(
-                    f"ticket {ticket.ticket}: prompt {ticket.prompt!r} is empty, and the model needs a token"
-                )
-            if limit is not None and len(ids) + self._max_new_tokens > limit:
-                raise InvalidRequest(
-                    f"ticket {ticket.ticket}: prompt {ticket.prompt!r} has {len(ids)} tokens, and with "
-                    f"{self._max_new_tokens} more it passes the model's {limit}: take it out of the pool"
-                )
-            prompts.append(ids)
-        return prompts
-
-    def _ids(self, ticket: Ticket) -> list[int]:
-        """A text as it stands; chat messages in the tokenizer's template."""
-        content = ticket.content
-        if content is None:
-            raise InvalidRequest(
-                f"ticket {ticket.ticket} came without its prompt's text: draw with include=['content', 'answer']"
-            )
-        is_text = isinstance(content, str)
-        text = (
-            content
-            if is_text
-            else self._tokenizer.apply_chat_template(content, add_generation_prompt=True, tokenize=False)
-        )
-        return list(self._tokenizer(text, add_special_tokens=is_text).input_ids)
+    def load(self, folder: Path, *, policy_version: int) -> None:
+        """Take the weights of a folder in transformers' format, into the model that it samples from."""
+        self._model.load_state_dict(AutoModelForCausalLM.from_pretrained(folder).state_dict())
 
     def _batches(self, prompts: Sequence[Sequence[int]], spans: Sequence[range]) -> Iterator[list[int]]:
         """Places of the tickets of each batch; prompts of like length together, as padding costs as much as text."""
@@ -152,7 +114,7 @@ class TorchEngine(RolloutEngine):
         if batch:
             yield batch
 
-    def _sample(self, prompts: list[list[int]], tickets: list[Ticket], spans: list[range]) -> list[_Answer]:
+    def _sample(self, prompts: list[list[int]], tickets: list[Ticket], spans: list[range]) -> list[Answer]:
         """One answer a rollout, the rollouts of a ticket together."""
         device = self._model.device
         ids_KP, attended_KP = _left_padded(prompts, device)
@@ -174,7 +136,7 @@ class TorchEngine(RolloutEngine):
         finally:
             self._model.train(was_training)
         return [
-            _Answer(ids=ids[:length], logprobs=logprobs[:length], finish_reason="stop" if ended else "length")
+            Answer(ids=ids[:length], logprobs=logprobs[:length], finish_reason="stop" if ended else "length")
             for ids, logprobs, length, ended in zip(
                 ids_RT.tolist(), logprob_RT.tolist(), length_R.tolist(), ended_R.tolist(), strict=True
             )
@@ -225,31 +187,6 @@ class TorchEngine(RolloutEngine):
         ).logits
         return logits[:, -1].float()
 
-    def _graded(
-        self, ticket: Ticket, prompt_ids: list[int], answer: _Answer, text: str, seconds_per_token: float
-    ) -> Rollout:
-        outcome: float | None = None
-        status: Status = "unscored"
-        try:
-            outcome = self._grader(text, ticket.answer)
-        except Exception:
-            # A grader meets whatever a model writes. One crash costs one rollout, by name, and not the run.
-            logger.warning("ticket %s: the grader failed on an answer", ticket.ticket, exc_info=True)
-            status = "error"
-        if outcome is not None:
-            status = "ok" if answer.finish_reason == "stop" else "truncated"
-        return Rollout(
-            outcome=outcome,
-            tokens=len(answer.ids),
-            seconds=seconds_per_token * len(answer.ids),
-            status=status,
-            text=text,
-            prompt_ids=prompt_ids,
-            completion_ids=answer.ids,
-            logprobs=answer.logprobs,
-            finish_reason=answer.finish_reason,
-        )
-
 
 def _draw(logits_RV: torch.Tensor, uniform_R: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The first token at which the cumulated probability passes u, and its log-probability; both (R,).
@@ -277,25 +214,6 @@ def _left_padded(prompts: Iterable[list[int]], device: torch.device) -> tuple[to
 
 def _uniforms(seed: int, ticket: Ticket, num_tokens: int) -> np.ndarray:
     """(G, T) in [0, 1). Row g is the same for any group size."""
-    digest = hashlib.blake2b(f"{seed}:{_identity(ticket.ticket)}".encode(), digest_size=KEY_BYTES).digest()
+    digest = hashlib.blake2b(f"{seed}:{identity(ticket.ticket)}".encode(), digest_size=KEY_BYTES).digest()
     rng = np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
     return rng.random((ticket.group_size, num_tokens))
-
-
-def _identity(ticket_id: str) -> str:
-    """What of a ticket's id a restore leaves as it was: purpose, index, refill and position.
-
-    Ids derive from these with the run and the branch before them. Run and branch are left out, so that a run that was
-    restored goes on as the uninterrupted one, and two runs on one seed start alike. Any other text counts as a whole.
-    """
-    parts = ticket_id.split(":")
-    return ":".join(parts[2:]) if len(parts) == TICKET_ID_PARTS else ticket_id
-
-
-def _end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """End tokens by the model's configurations and the tokenizer, each of which may name one, several or none."""
-    found: set[int] = set()
-    configs = (model.config, getattr(model, "generation_config", None), tokenizer)
-    for value in (getattr(config, "eos_token_id", None) for config in configs):
-        found.update([] if value is None else [value] if isinstance(value, int) else value)
-    return sorted(found)

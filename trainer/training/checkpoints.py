@@ -175,6 +175,8 @@ def _comparable(config: TrainConfig) -> dict[str, Any]:
     values = config.model_dump(mode="json", exclude=dict(FREE_TO_CHANGE))
     if config.loss.keep == KeepSettings():  # a run that began before there was this part goes on
         del values["loss"]["keep"]
+    if config.model.engine == "torch":  # likewise
+        del values["model"]["engine"]
     return values
 
 

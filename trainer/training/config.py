@@ -67,7 +67,8 @@ class ModelSettings(Settings):
     max_new_tokens: AtLeast1 = 16
     temperature: Positive = 1.0
     grader: Literal["exact", "numeric"] = "exact"
-    generation_batch: AtLeast1 = 512  # rollouts generated at once
+    generation_batch: AtLeast1 = 512  # rollouts generated at once, by the torch engine
+    engine: Literal["torch", "vllm"] = "torch"  # what samples; vllm has a copy of the weights that follows each step
 
 
 class BatchSettings(Settings):

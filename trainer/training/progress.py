@@ -61,6 +61,7 @@ def step_costs(groups: Sequence[RolloutGroup], laps: Laps) -> dict[str, float]:
         "generation_s": generation_s,
         "scoring_s": rollouts_s - generation_s,
         "update_s": laps.seconds["update"],
+        "weight_sync_s": laps.seconds["weight_sync"],
         "idle_s": laps.seconds["draw"] + laps.seconds["report"],
     }
 
@@ -69,6 +70,7 @@ def environment_of(config: TrainConfig) -> dict[str, str]:
     """What the client cannot tell of this training by itself: the model and how it may answer."""
     return {
         "model": str(config.model.path or "the small learner"),
+        "engine": config.model.engine,
         "max_new_tokens": str(config.model.max_new_tokens),
         "temperature": f"{config.model.temperature:g}",
     }

@@ -210,3 +210,8 @@ def test_a_line_separator_inside_a_text_does_not_end_the_line(tmp_path: Path) ->
     record = RecordedOutcomes.load(file)
     assert record.prompts[0]["content"] == "one\u2028two"
     assert np.array_equal(record.pass_rate_VN, [[0.5]])
+
+
+def test_a_record_takes_no_weights() -> None:
+    with pytest.raises(InvalidRequest, match="RecordedEngine does not take weights from a folder"):
+        RecordedEngine(record_of(*COUNTS)).load(Path("step-1"), policy_version=1)

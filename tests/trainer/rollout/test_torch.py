@@ -1,6 +1,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -208,6 +209,14 @@ def test_weights_changed_in_place_are_used_at_once(learner: tuple[Any, Any]) -> 
         model.lm_head.weight[VOCABULARY[END]] += 100 * model.lm_head.weight.std()
         model.load_state_dict(learner[0].state_dict())
     assert tokens(engine, tickets_of()) == tokens(make_engine(learner), tickets_of()) != before
+
+
+def test_weights_come_from_a_folder(learner: tuple[Any, Any], tmp_path: Path) -> None:
+    model, tokenizer = new_learner(seed=4)
+    engine = TorchEngine(model, tokenizer, exact, max_new_tokens=MAX_NEW_TOKENS)
+    learner[0].save_pretrained(tmp_path)
+    engine.load(tmp_path, policy_version=1)
+    assert tokens(engine, tickets_of()) == tokens(make_engine(learner), tickets_of())
 
 
 def test_a_model_in_training_is_sampled_without_dropout_and_left_in_training() -> None:

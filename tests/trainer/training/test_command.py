@@ -16,7 +16,7 @@ from typer.testing import CliRunner  # noqa: E402
 import midband  # noqa: E402
 from tests.trainer.tiny import make_model, make_tokenizer  # noqa: E402
 from trainer.errors import InvalidRequest, MissingExtra  # noqa: E402
-from trainer.training.command import fill_pool, in_words, run_command  # noqa: E402
+from trainer.training.command import begin_with, fill_pool, in_words, run_command  # noqa: E402
 from trainer.training.config import PoolSettings, TrainConfig  # noqa: E402
 from trainer.training.evaluate import PassRate  # noqa: E402
 
@@ -112,6 +112,30 @@ def test_without_torch_the_extra_is_named(file: Path, monkeypatch: pytest.Monkey
         pytest.raises(MissingExtra, match=r"needs torch: pip install 'midband\[trainer\]'"),
     ):
         run_command(TrainConfig.load(file), client, console=Console(file=io.StringIO()))
+
+
+def test_without_vllm_its_extras_are_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    monkeypatch.delitem(sys.modules, "trainer.rollout.vllm", raising=False)
+    file.write_text(FILE.replace("max_new_tokens = 2", 'max_new_tokens = 2\nengine = "vllm"'), encoding="utf-8")
+    done = command(str(file))
+    assert done.exit_code == 1
+    assert "model.engine is vllm, which is not installed: pip install 'midband[vllm]'" in done.stderr
+
+
+def test_a_run_goes_on_with_the_engine_it_began_with(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert command(str(file)).exit_code == 0
+    began = json.loads((file.parent / "out" / "config.json").read_text())
+    assert "engine" not in began["model"]  # as in runs that began before there was a choice
+    changed = FILE.replace("max_new_tokens = 2", 'max_new_tokens = 2\nengine = "vllm"').replace(
+        "steps = 3", "steps = 4"
+    )
+    config = TrainConfig.load(file)
+    monkeypatch.setattr("trainer.training.command._vllm_engine", lambda *_: begin_with(config)[1])
+    file.write_text(changed, encoding="utf-8")
+    done = command(str(file))
+    assert done.exit_code == 1
+    assert "model.engine: None then, 'vllm' now" in done.stderr
 
 
 def test_a_pool_whose_rows_are_rejected_is_refused(tmp_path: Path) -> None:

@@ -56,14 +56,15 @@ def test_a_number_that_is_none_never_gets_into_the_file(tmp_path: Path) -> None:
 
 
 def test_seconds_go_to_the_phase_that_took_them() -> None:
-    costs = step_costs(groups(), laps(draw=0.1, rollouts=2.0, report=0.2, update=3.0))
+    costs = step_costs(groups(), laps(draw=0.1, rollouts=2.0, report=0.2, update=3.0, weight_sync=0.4))
     assert costs == pytest.approx(
-        {"accelerators": 1, "generation_s": 1.5, "scoring_s": 0.5, "update_s": 3.0, "idle_s": 0.3}
+        {"accelerators": 1, "generation_s": 1.5, "scoring_s": 0.5, "update_s": 3.0, "weight_sync_s": 0.4, "idle_s": 0.3}
     )
     # Whatever the engine says, a step's rollouts took no longer than they took.
-    assert step_costs(groups(), laps(draw=0, rollouts=1.0, report=0, update=0))["scoring_s"] == 0
+    short = laps(draw=0, rollouts=1.0, report=0, update=0, weight_sync=0)
+    assert step_costs(groups(), short)["scoring_s"] == 0
     silent = [RolloutGroup(ticket=make_ticket("a"), rollouts=(Rollout(outcome=1.0),))]
-    assert step_costs(silent, laps(draw=0, rollouts=1.0, report=0, update=0))["generation_s"] == 1.0
+    assert step_costs(silent, short)["generation_s"] == 1.0
 
 
 def test_laps_are_measured_from_the_end_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
