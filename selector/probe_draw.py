@@ -92,7 +92,7 @@ def _reason(
         return ShortReason.DIVISOR
     if num_worth < eligible:
         return ShortReason.NOTHING_TO_LEARN
-    return ShortReason.ALL_IN_FLIGHT if num_frame >= size else ShortReason.POOL_EXHAUSTED
+    return ShortReason.ALL_IN_FLIGHT if eligible == 0 or num_frame >= size else ShortReason.POOL_EXHAUSTED
 
 
 def _budget(state: RunState) -> float | None:

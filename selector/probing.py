@@ -29,6 +29,7 @@ USES = 28.0
 """Training groups that one decision serves, before the policy has moved on. Set by hand, from a simulated learner whose
 log-odds rise by an eighth a group: a larger number buys more certainty for more rollouts."""
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbingConfig:
     """Bounds of what probes may cost. Raises ValueError naming a value that is out of range."""

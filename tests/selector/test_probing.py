@@ -52,7 +52,9 @@ def test_the_value_of_two_rollouts_by_hand() -> None:
     assert value_of_rollouts(mean, variance, 2, group_size=2, least=1 / 3)[0] == pytest.approx(1 / 45)
 
 
-@pytest.mark.parametrize(("alpha", "beta", "n", "least"), [(0.3, 0.7, 3, 0.2), (2.0, 5.0, 4, 0.9), (0.05, 0.07, 2, 0.5)])
+@pytest.mark.parametrize(
+    ("alpha", "beta", "n", "least"), [(0.3, 0.7, 3, 0.2), (2.0, 5.0, 4, 0.9), (0.05, 0.07, 2, 0.5)]
+)
 def test_the_value_is_that_of_all_sequences_one_by_one(alpha: float, beta: float, n: int, least: float) -> None:
     mean, variance = of_beta(alpha, beta)
     with_rollouts = 0.0
@@ -133,7 +135,13 @@ def test_bounds_that_cannot_be_are_refused(values: dict[str, float]) -> None:
 
 
 def seen(right: int, scored: int) -> Seen:
-    return Seen(right=right, scored=scored, right_first=min(right, 2), scored_first=min(scored, 2), informative=0 < right < scored)
+    return Seen(
+        right=right,
+        scored=scored,
+        right_first=min(right, 2),
+        scored_first=min(scored, 2),
+        informative=0 < right < scored,
+    )
 
 
 def test_waves_are_of_two_and_the_first_one_can_count() -> None:
