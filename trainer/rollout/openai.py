@@ -156,8 +156,8 @@ class OpenAIEngine(RolloutEngine):
                 return self._failed(ticket, "an answer that cannot be read")
             if status in NO_USE:
                 raise InvalidRequest(
-                    f"the engine's server answers {problem} to {path} for model {self._model!r}: check the URL (it ends "
-                    "with the version, as in http://127.0.0.1:8000/v1), the model's name and the key"
+                    f"the engine's server answers {problem} to {path} for model {self._model!r}: check the URL (it "
+                    "ends with the version, as in http://127.0.0.1:8000/v1), the model's name and the key"
                 )
             # Else the fault is this prompt's own, which may be too long.
             may_pass = status == 0 or status >= 500 or status in BUSY

@@ -15,14 +15,22 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DynamicCache,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from api.schemas import Ticket
 from trainer.errors import InvalidRequest
 from trainer.graders import Grader
+from trainer.learner.model import load_learner
 from trainer.reports import Status
 from trainer.rollout.base import FinishReason, Rollout, RolloutEngine, RolloutGroup
 
@@ -299,3 +307,18 @@ def _end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list
     for value in (getattr(config, "eos_token_id", None) for config in configs):
         found.update([] if value is None else [value] if isinstance(value, int) else value)
     return sorted(found)
+
+
+def read_model(folder: Path | None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model and tokenizer in a folder of transformers' format, in float32 on the accelerator if there is one.
+
+    None: the small learner that is shipped. Raises InvalidRequest where there is no model.
+    """
+    if folder is None:
+        model, tokenizer = load_learner()
+    elif not (folder / "config.json").is_file():
+        raise InvalidRequest(f"{folder} holds no model in transformers' format: it has no config.json")
+    else:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), tokenizer

@@ -110,7 +110,7 @@ def ticket(number: int = 0, content: object = "secret prompt", group_size: int =
         first_wave=2,
         inclusion_probability=1.0,
         weight=None,
-        predicted={"pass_rate": 0.5, "pass_rate_sd": 0.1, "informative": 0.5},  # type: ignore[arg-type]
+        predicted={"pass_rate": 0.5, "pass_rate_sd": 0.1, "informative": 0.5},
         content=content,
         answer="7",
     )
