@@ -91,6 +91,41 @@ def value_of_rollouts(
     return np.asarray(np.maximum(with_N - np.maximum(prior_N, least), 0.0))
 
 
+def value_of_waves(
+    mean_N: np.ndarray,
+    variance_N: np.ndarray,
+    wave: int,
+    most: int,
+    *,
+    group_size: int,
+    least: float,
+    price_N: np.ndarray,
+) -> np.ndarray:
+    """(N,) ≥ 0: what a first wave adds to a decision where, once k of it is known, the rest follows or does not:
+
+        E_k[max(max(u(k, w), least), E_j[max(u(k + j, most), least)] − price·(most − w))] − max(u, least)
+
+    price_N: (N,) of one rollout, in informative groups a decision. The first wave's own price is not in it. Stopping
+    after each wave is worth a little more, and costs as many terms as there are ways through the waves.
+    """
+    alpha_N, beta_N = beta_parameters(mean_N, variance_N)
+    total_N, n, left = alpha_N + beta_N, wave, most - wave
+    chance_N, with_N, prior_N = np.ones(len(alpha_N)), np.zeros(len(alpha_N)), np.zeros(len(alpha_N))
+    for j in range(n):
+        chance_N *= (beta_N + j) / (total_N + j)
+    for k in range(n + 1):
+        after_N = _moments(alpha_N + k, beta_N + (n - k))
+        known_N = informative_probability(*after_N, group_size)
+        more_N = 0.0
+        if left:
+            more_N = value_of_rollouts(*after_N, left, group_size=group_size, least=least) - price_N * left
+        with_N += chance_N * (np.maximum(known_N, least) + np.maximum(more_N, 0.0))
+        prior_N += chance_N * known_N
+        if k < n:
+            chance_N = chance_N * ((n - k) / (k + 1)) * (alpha_N + k) / (beta_N + (n - k - 1))
+    return np.asarray(np.maximum(with_N - np.maximum(prior_N, least), 0.0))
+
+
 def plan_probes(
     mean_N: np.ndarray,
     variance_N: np.ndarray,
@@ -115,13 +150,13 @@ def plan_probes(
     that the chance of each is exact.
     """
     rows = np.flatnonzero(eligible_N)
-    value = np.zeros(len(rows))
-    for rollouts in {wave, most}:  # a rollout's share of what a wave is worth, or the whole
-        found = value_of_rollouts(mean_N[rows], variance_N[rows], rollouts, group_size=group_size, least=least)
-        value = np.maximum(value, found / rollouts)
     cost = np.ones(len(rows)) if tokens_N is None else tokens_N[rows]
     relative = cost / cost.mean() if len(rows) else cost
-    is_worth = owed_N[rows] | (USES * group_size * value > least * relative)
+    price = least / (USES * group_size) * relative  # of a rollout, in informative groups a decision
+    value = value_of_waves(
+        mean_N[rows], variance_N[rows], wave, most, group_size=group_size, least=least, price_N=price
+    )
+    is_worth = owed_N[rows] | (value > wave * price)
     rows, cost, ratio = rows[is_worth], cost[is_worth] * wave, value[is_worth] / relative[is_worth]
     ranked = np.lexsort((order_N[rows], -ratio))
     rows, cost, ratio = rows[ranked], cost[ranked], ratio[ranked]

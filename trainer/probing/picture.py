@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from trainer.charts import COLOURS, GREY, frame, new_figure, save
-from trainer.probing.profile import NUM_BINS, Profile
+from trainer.probing.profile import Profile
 
 
 def profile_picture(found: Profile, path: Path) -> Path:
@@ -11,12 +11,10 @@ def profile_picture(found: Profile, path: Path) -> Path:
     title = f"Pool {found.pool}: {found.scored:,} prompts, {found.group_size} rollouts each"
     figure = new_figure((10.0, 4.0), title)
     left, right = figure.subplots(1, 2)
-    middles = [(place + 0.5) / NUM_BINS for place in range(NUM_BINS)]
+    last = len(found.histogram_B) - 1
     share_B = [count / found.scored for count in found.histogram_B]
-    left.bar(middles, share_B, width=0.9 / NUM_BINS, color=COLOURS[0], label="some right")
-    for place, share in ((0, found.all_wrong), (NUM_BINS - 1, found.all_right)):
-        label = "all alike" if place == 0 else None
-        left.bar(middles[place], share, width=0.9 / NUM_BINS, color=GREY, label=label)
+    left.bar([place / last for place in range(last + 1)], share_B, width=0.9 / last, color=COLOURS[0], label="mixed")
+    left.bar([0.0, 1.0], [found.all_wrong, found.all_right], width=0.9 / last, color=GREY, label="all alike")
     left.legend(frameon=False)
     frame(left, "Prompts by share of right answers", x="share right", y="share of prompts")
     yields = found.yields or {found.group_size: found.informative}

@@ -19,7 +19,7 @@ from trainer.training.evaluate import PassRate
 INDEX = 0  # of the one batch
 MOST_ROLLOUTS = 2**23  # of a batch, by the contract
 PART = 64  # tickets between two reports
-NUM_BINS = 10
+MOST_BINS = 21  # of the histogram; with up to 20 rollouts of a prompt, one for each number of right ones
 GROUP_SIZES = (2, 4, 8, 16, 32, 64)
 PAGE = 10_000
 RETRIED = ("error", "lost", "expired", "too_few")  # tickets that came to nothing and may be tried again
@@ -59,7 +59,7 @@ class Profile:
     pass_rate: PassRate
     all_wrong: float
     all_right: float
-    histogram_B: list[int]  # prompts by the share passed; all-wrong and all-right ones are in the outer bins
+    histogram_B: list[int]  # prompts by the share passed, rounded to the nearest of 0, 1/(B−1), ..., 1
     yields: dict[int, float]  # by group size, up to the profile's own; empty where outcomes are not just 0 and 1
     informative: float
     tokens_per_rollout: float
@@ -127,9 +127,9 @@ def figures(pool: str, run: str, num_prompts: int, group_size: int, groups: Sequ
         )
     rollouts = sum(group.rollouts for group in groups)
     shares = [fmean(group.outcomes) for group in scored]
-    histogram_B = [0] * NUM_BINS
+    histogram_B = [0] * min(group_size + 1, MOST_BINS)
     for share in shares:
-        histogram_B[min(int(share * NUM_BINS), NUM_BINS - 1)] += 1
+        histogram_B[round(share * (len(histogram_B) - 1))] += 1
     names = sorted({group.category for group in scored if group.category is not None})
     return Profile(
         pool=pool,
