@@ -96,6 +96,16 @@ DatabaseUrl = Annotated[str | None, typer.Option(help="SQLite or PostgreSQL; MID
 RunName = Annotated[str, typer.Argument(help="Name of the run.")]
 ServerUrl = Annotated[str | None, typer.Option(help="URL of the service; by default this machine's.")]
 OutDir = Annotated[Path, typer.Option(help="Folder for the pictures and figures; made if missing.")]
+EngineName = Annotated[str, typer.Option(help="torch in this process, or openai: any server of that interface.")]
+ModelName = Annotated[
+    str | None, typer.Option(help="Folder of a model or of checkpoints, or a server's name for it; the small learner.")
+]
+EngineUrl = Annotated[str | None, typer.Option(help="Of the engine's server, as http://127.0.0.1:8000/v1.")]
+GraderName = Annotated[
+    str, typer.Option(help="exact, numeric, choice, math, reasoning-gym, module:function or trl:module:function.")
+]
+MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest answer.")]
+Temperature = Annotated[float, typer.Option(min=0.01, help="Of sampling.")]
 
 
 class ReportFormat(StrEnum):
@@ -316,6 +326,90 @@ def train(
             run_command(config, client)
     except KeyboardInterrupt:
         _fail("stopped; the same command goes on from the last checkpoint")
+    except MidbandError as error:
+        _fail(str(error))
+
+
+@app.command()
+def probe(
+    run: Annotated[str, typer.Option(help="Name of the run whose prompts are probed.")],
+    engine: EngineName = "torch",
+    model: ModelName = None,
+    url: EngineUrl = None,
+    grader: GraderName = "exact",
+    budget_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens to generate; by default no bound.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Prompts at a time.")] = 64,
+    group_size: Annotated[int | None, typer.Option(min=2, help="Most rollouts of a prompt; the run's.")] = None,
+    max_new_tokens: MaxNewTokens = 256,
+    temperature: Temperature = 1.0,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    policy_version: Annotated[int | None, typer.Option(min=0, help="Of weights that do not change.")] = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests to a server at a time.")] = 16,
+    server: ServerUrl = None,
+) -> None:
+    """Spend a few rollouts on prompts that a run knows too little about; several may work at once."""
+    from trainer.probing.command import probe_command
+    from trainer.probing.engines import EngineSettings
+
+    settings = EngineSettings(
+        engine=engine,
+        model=model,
+        url=url,
+        grader=grader,
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        seed=seed,
+        policy_version=policy_version,
+        concurrency=concurrency,
+    )
+    try:
+        with _asking(server) as client:
+            probe_command(
+                client, run, settings, budget_tokens=budget_tokens, batch_size=batch_size, group_size=group_size
+            )
+    except KeyboardInterrupt:
+        _fail("stopped; prompts that were under way are free again, and all that was reported counts")
+
+
+@app.command()
+def profile(
+    pool: Annotated[str, typer.Argument(help="Name of the pool.")],
+    engine: EngineName = "torch",
+    model: ModelName = None,
+    url: EngineUrl = None,
+    grader: GraderName = "exact",
+    file: Annotated[Path | None, typer.Option(help="Prompts to import first.")] = None,
+    run: Annotated[
+        str | None, typer.Option(help="Run that remembers; by default the pool's name and -profile.")
+    ] = None,
+    group_size: Annotated[int, typer.Option(min=2, help="Rollouts of each prompt.")] = 8,
+    prompts: Annotated[int | None, typer.Option(min=1, help="So many, drawn evenly; by default all.")] = None,
+    max_new_tokens: MaxNewTokens = 256,
+    temperature: Temperature = 1.0,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    out_dir: OutDir = Path("midband-profile"),
+    server: Annotated[str | None, typer.Option(help="URL of a service; by default one in this process.")] = None,
+) -> None:
+    """Probe a whole pool once before training: how hard it is, what groups would teach, what an epoch would cost."""
+    from trainer.errors import MidbandError
+    from trainer.probing.command import profile_command
+    from trainer.probing.engines import EngineSettings
+
+    settings = EngineSettings(
+        engine=engine,
+        model=model,
+        url=url,
+        grader=grader,
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        seed=seed,
+    )
+    out_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        with _client(server, database_url=f"sqlite:///{out_dir.resolve() / 'midband.db'}") as client:
+            profile_command(client, pool, settings, out_dir, run=run, file=file, group_size=group_size, prompts=prompts)
+    except KeyboardInterrupt:
+        _fail("stopped; the same command goes on with the prompts that are left")
     except MidbandError as error:
         _fail(str(error))
 

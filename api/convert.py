@@ -12,6 +12,7 @@ from selector.drawing import DrawRequest
 from selector.engine import StepRequest
 from selector.errors import ReportInvalid, UnknownConfig
 from selector.policies import PRESETS, build_policy, override
+from selector.probing import ProbingConfig
 from selector.refill import RefillConfig
 from selector.reports import GroupIn, Report, RolloutIn
 from selector.signals import PushedNumbers
@@ -60,6 +61,8 @@ def to_policy(request: schemas.PolicyRequest) -> PolicyConfig:
             overrides["budget"] = BudgetConfig(**request.budget.model_dump())
         if request.wave is not None:
             overrides["wave"] = WaveConfig(**request.wave.model_dump())
+        if request.probing is not None:
+            overrides["probing"] = ProbingConfig(**request.probing.model_dump())
         if request.refill is not None:
             overrides["refill"] = RefillConfig(**request.refill.model_dump(exclude_none=True))
         return override(preset.config, overrides)

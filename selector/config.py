@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, get_args
 
 from predictors.value import AdvantageRule
 from selector.errors import EstimatorFixed, UnknownConfig
+from selector.probing import ProbingConfig
 from selector.refill import RefillConfig
 from selector.waves import WaveConfig, wave_from_dict
 
@@ -132,6 +133,7 @@ class PolicyConfig:
     hard_weight: float | None = None  # of one that passes too seldom
     controller: ControllerConfig | None = None  # None: every number stays as it is
     per: Per | None = None  # the utility is divided by what a group is expected to cost in these; None: it is not
+    probing: ProbingConfig | None = None  # bounds of what probes may cost; None: they have none
 
     @property
     def sampler(self) -> Sampler | None:
@@ -239,6 +241,8 @@ class RunConfig:
         policy["wave"] = wave_from_dict(policy.get("wave"))
         if policy.get("refill") is not None:
             policy["refill"] = RefillConfig(**policy["refill"])
+        if policy.get("probing") is not None:
+            policy["probing"] = ProbingConfig(**policy["probing"])
         if policy.get("controller") is not None:
             policy["controller"] = ControllerConfig(**policy["controller"])
         return cls(**{**values, "policy": PolicyConfig(**policy)})

@@ -52,6 +52,8 @@ class ShortReason(StrEnum):
     POOL_EXHAUSTED = "pool_exhausted"  # too few prompts
     QUOTA = "quota"  # the design drew fewer, by its own chance
     DIVISOR = "divisor"  # cut to a multiple and nothing else
+    NOTHING_TO_LEARN = "nothing_to_learn"  # of probes: no other prompt is worth one now
+    PROBE_BUDGET = "probe_budget"  # others are, and the run's bounds on probes leave no tokens for them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -25,7 +25,8 @@ from selector.graded import expected_informative
 from selector.lifecycle import find_cohorts, review_rate, waking_rows
 from selector.observations import NUM_DIFFICULTY_BINS, observation_ranges
 from selector.policies import build_policy
-from selector.policies.base import FactPolicy
+from selector.policies.base import FactPolicy, Policy
+from selector.probe_draw import draw_probes
 from selector.reading import read_beliefs
 from selector.reports import check_branch
 from selector.revisits import due_now, revisit_draws, waited
@@ -167,12 +168,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         refill=request.refill,
     )
     if is_train:
-        seen = read_beliefs(beliefs, config.policy.reads, frame, plan)
-        known_N = informative_N if seen is beliefs else None
-        if isinstance(policy, FactPolicy):
-            utility_N = policy.utility(seen, group_size=request.group_size, facts=row_facts(state))
-        else:
-            utility_N = policy.utility(seen, group_size=request.group_size, informative_N=known_N)
+        utility_N = _utility(state, policy, beliefs, informative_N, frame, plan)
         cost_N = group_cost(state, config.policy.per, request.group_size)
         if cost_N is not None:
             utility_N = utility_N / cost_N
@@ -183,6 +179,15 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
             could_N = (lifecycle_N == Lifecycle.MASTERED) & (drawn.expected_N > 0)
             mastered_N = state.rows["mastered_draw_N"]
             cohorts = find_cohorts(state.pool.category_N, mastered_N, could_N, drawn.rows_K)
+    elif request.purpose is Purpose.PROBE and not request.allow_repeat:
+        as_training = replace(plan, group_size=config.group_size)
+        trained_N = informative_N
+        if request.group_size != config.group_size:
+            trained_N = expected_informative(state, beliefs, config.group_size)
+        utility_N = _utility(state, policy, beliefs, trained_N, frame, as_training)
+        drawn, stopping = draw_probes(state, frame, plan, beliefs, trained_N, utility_N)
+        event = _record(state, request, frame, beliefs, informative_N, drawn, period, now, weighted=False)
+        return replace(event, wave=stopping)
     else:
         drawn = draw_uniform(frame, plan)
     event = _record(state, request, frame, beliefs, informative_N, drawn, period, now)
@@ -191,6 +196,22 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     rule = config.policy.wave if is_train else None
     wave = None if rule is None else asdict(rule)
     return replace(event, woken=woken.tolist(), cohorts=cohorts, wave=wave, controlled=controlled)
+
+
+def _utility(
+    state: RunState,
+    policy: Policy,
+    beliefs: Beliefs,
+    informative_N: np.ndarray,
+    frame: DrawFrame,
+    plan: DrawPlan,
+) -> np.ndarray:
+    """(N,) what the policy says that a train ticket of each row is worth."""
+    seen = read_beliefs(beliefs, state.config.policy.reads, frame, plan)
+    if isinstance(policy, FactPolicy):
+        return policy.utility(seen, group_size=plan.group_size, facts=row_facts(state))
+    known_N = informative_N if seen is beliefs else None
+    return policy.utility(seen, group_size=plan.group_size, informative_N=known_N)
 
 
 def spread(event: BatchDrawn, budget: BudgetConfig) -> BatchDrawn:
@@ -218,6 +239,8 @@ def _record(
     drawn: Drawn,
     period: int,
     now: float,
+    *,
+    weighted: bool = True,
 ) -> BatchDrawn:
     config, rows = state.config, drawn.rows_K
     is_train = request.purpose is Purpose.TRAIN
@@ -243,7 +266,7 @@ def _record(
     category_C = np.zeros(len(state.pool.categories) + 1, np.int64)
     difficulty_D = np.zeros(NUM_DIFFICULTY_BINS, np.int64)
     pool_counts(state.pool.category_N, beliefs.mean_N, frame.frame_N, category_C, difficulty_D)
-    weight_K = drawn.weight_K if is_train else np.ones(len(rows))
+    weight_K = None if not weighted else drawn.weight_K if is_train else np.ones(len(rows))
     return BatchDrawn(
         branch=state.branch,
         purpose=request.purpose.value,

@@ -31,6 +31,9 @@ def learn_ties(state: RunState, ordinals: np.ndarray) -> None:
     table = state.book.tickets
     if state.config.feed == "informative_only" or state.config.policy.wave is not None:
         ordinals = ordinals[table["purpose"][ordinals] == PURPOSE_CODE[Purpose.AUDIT]]
+    probes = ordinals[table["purpose"][ordinals] == PURPOSE_CODE[Purpose.PROBE]].tolist()
+    stopped = [ticket for ticket in probes if state.batch_of(ticket).event.wave is not None]
+    ordinals = ordinals[~np.isin(ordinals, stopped)] if stopped else ordinals
     rows = table["row"][ordinals]
     category_B = state.pool.category_N[rows] + 1
     graded_B = _is_graded(state, ordinals)

@@ -14,7 +14,7 @@ import numpy as np
 from selector.errors import BranchSuperseded, BranchUnknown, ReportInvalid
 from selector.events import Closing, GroupEvidence, RefusedEvidence, RolloutsReported
 from selector.silence import may_be_silent
-from selector.standing import decide_waves, rule_of
+from selector.standing import belief_at_draw, decide_waves, rule_of
 from selector.state import RunState
 from selector.tickets import hash_id, read_ticket_name
 from selector.types import RolloutStatus, TicketState, VoidReason
@@ -401,7 +401,8 @@ class _GroupDecision:
         if draft.rule is None:
             return False
         rollouts = [(s.outcome, s.reward, s.status) if s.arrived else None for s in draft.slots]
-        self.waves = decide_waves(draft.rule, draft.wave, rollouts, self.state.config)
+        belief = belief_at_draw(self.state, draft.ticket)
+        self.waves = decide_waves(draft.rule, draft.wave, rollouts, self.state.config, belief)
         draft.wave += sum(decision.more > 0 for decision in self.waves)
         return bool(self.waves) and not self.waves[-1].more
 

@@ -11,21 +11,29 @@ from typing import Literal
 import numpy as np
 
 from selector.config import RunConfig
+from selector.probing import settled
 from selector.state import DrawnBatch, RunState
 from selector.types import PURPOSE_CODE, Purpose, TicketState
 from selector.verdict import COUNTED, is_informative
 from selector.waves import RIGHT_ABOVE, Seen, Verdict, WaveConfig, WaveDecision, decide, wave_ends, wave_from_dict
 
 Next = Literal["wait", "continue", "stop"]
+IN_WAVES = (PURPOSE_CODE[Purpose.TRAIN], PURPOSE_CODE[Purpose.PROBE])
 Arrived = tuple[float | None, float | None, int]
 """Outcome, reward and status of a rollout."""
 
 
 def rule_of(state: RunState, ticket: int) -> WaveConfig | None:
-    """The rule that a ticket was drawn under. Only train tickets have one: every other runs its whole group."""
-    if state.book.tickets["purpose"][ticket] != PURPOSE_CODE[Purpose.TRAIN]:
+    """The rule that a ticket was drawn under. Of train tickets and probes; every other runs its whole group."""
+    if state.book.tickets["purpose"][ticket] not in IN_WAVES:
         return None
     return wave_from_dict(state.batch_of(ticket).event.wave)
+
+
+def belief_at_draw(state: RunState, ticket: int) -> tuple[float, float]:
+    """Mean and variance that its draw recorded."""
+    event, position = state.batch_of(ticket).event, state.book.tickets["position"][ticket]
+    return float(event.pass_rate_K[position]), float(event.variance_K[position])
 
 
 def observed(state: RunState, tickets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -56,12 +64,17 @@ def observed(state: RunState, tickets: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def decide_waves(
-    rule: WaveConfig, wave: int, rollouts: Sequence[Arrived | None], config: RunConfig
+    rule: WaveConfig,
+    wave: int,
+    rollouts: Sequence[Arrived | None],
+    config: RunConfig,
+    belief: tuple[float, float] | None = None,
 ) -> list[WaveDecision]:
     """Decisions of every wave from `wave` on that is complete, up to one that ends the ticket or the last wave.
 
     rollouts: the group's, by number, None for what has not arrived. Decided on the rollouts numbered below the wave's
-    end alone: what a worker sent beyond it counts for the group, and has no say in whether the group goes on.
+    end alone: what a worker sent beyond it counts for the group, and has no say in whether the group goes on. belief:
+    of the ticket at its draw, for a rule that goes by it.
     """
     ends, made = wave_ends(rule, len(rollouts)), list[WaveDecision]()
     first = [one for one in rollouts[: ends[0]] if one is not None and _counts(one)]
@@ -77,7 +90,11 @@ def decide_waves(
             scored_first=len(first),
             informative=is_informative(signal, config.tolerance),
         )
-        verdict = decide(rule, seen)
+        if belief is not None and rule.rule == "settle":
+            left = ends[-1] - ends[wave]
+            verdict = settled(rule, seen, belief, left=left, group_size=config.group_size)
+        else:
+            verdict = decide(rule, seen)
         more = ends[wave + 1] - ends[wave] if verdict is Verdict.CONTINUE else 0
         made.append(
             WaveDecision(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any, Literal
 
-Rule = Literal["screen", "pilot", "until_success", "balanced", "rescue"]
+Rule = Literal["screen", "pilot", "until_success", "balanced", "rescue", "settle"]
 
 RIGHT_ABOVE = 0.7
 """Outcome above which a rollout counts as right for these rules; Reinforce-Ada's, and without effect on 0 and 1."""
@@ -24,6 +24,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "until_success": ("step",),
     "balanced": ("step", "keep"),
     "rescue": ("step", "ceiling"),
+    "settle": ("step", "low"),
 }
 """The numbers that each rule needs beside `first`; any other is refused."""
 
@@ -49,6 +50,7 @@ class WaveConfig:
     until_success: `step` more until one is right (AR3PO, arXiv 2509.25808; Reinforce-Ada's "positive").
     balanced: `step` more until `keep`/2 are right and `keep`/2 are wrong (Reinforce-Ada, arXiv 2510.04996).
     rescue: a group of which at most `ceiling` was right gets `step` more until another one is (AERO, arXiv 2602.14338).
+    settle: of probes alone; `step` more until it is settled whether a group is informative above `low`, see `probing`.
     """
 
     rule: Rule
@@ -83,6 +85,8 @@ class WaveConfig:
 
     def check_run(self, group_size: int, min_rollouts: int) -> None:
         """Raises ValueError where groups of this size could have no second wave, or a first one could never count."""
+        if self.rule == "settle":
+            raise ValueError("wave.rule 'settle' needs a belief at the draw: probes have it by themselves")
         if self.first >= group_size:
             raise ValueError(
                 f"wave.first {self.first} must be below group_size {group_size}, the most rollouts of a ticket: "
@@ -151,6 +155,8 @@ def decide(config: WaveConfig, seen: Seen) -> Verdict:
         case "rescue":
             poor = seen.right_first <= _number(config.ceiling) * seen.scored_first
             goes_on = poor and seen.right == seen.right_first
+        case "settle":
+            raise ValueError("rule 'settle' is decided on a belief, by probing.settled")
     return Verdict.CONTINUE if goes_on else Verdict.STOP
 
 

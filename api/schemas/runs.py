@@ -51,6 +51,13 @@ class ControllerRequest(Request):
     options: dict[str, Finite] = Field(default={})
 
 
+class ProbingRequest(Request):
+    """Bounds of what probes may cost: tokens between two train draws, and their share of the tokens of training."""
+
+    tokens: Annotated[float, Field(allow_inf_nan=False, gt=0, le=1e15)] | None = None
+    share: Annotated[float, Field(allow_inf_nan=False, gt=0, le=1_000)] | None = None
+
+
 class PolicyRequest(Request):
     """A preset and the parts of it to override; parts left out keep the preset's value.
 
@@ -103,6 +110,7 @@ class PolicyRequest(Request):
     hard_weight: Share | None = None
     controller: ControllerRequest | None = None
     per: Literal["token", "second"] | None = None
+    probing: ProbingRequest | None = None
 
 
 class RunSettings(Request):

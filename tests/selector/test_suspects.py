@@ -240,7 +240,7 @@ def test_groups_that_are_void_for_other_reasons_or_unseen_are_not_counted() -> N
     go_on(session, {})
     for index in range(5):
         for purpose in (Purpose.CONTROL, Purpose.PROBE):
-            batch = session.draw(index, 4, purpose=purpose)
+            batch = session.draw(index, 4, purpose=purpose, allow_repeat=True)
             for ticket in range(batch.first_ticket, batch.first_ticket + 4):
                 if purpose is Purpose.CONTROL:
                     session.report(ticket, UNSCORED)

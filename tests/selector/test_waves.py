@@ -87,6 +87,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "until_success": {"first": 1, "step": 1},
     "balanced": {"first": 4, "step": 1, "keep": 2},
     "rescue": {"first": 4, "step": 1, "ceiling": 0.0},
+    "settle": {"first": 2, "step": 2, "low": 0.5},
 }
 
 

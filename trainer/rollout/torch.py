@@ -17,10 +17,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DynamicCache,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from api.schemas import Ticket
+from trainer.errors import InvalidRequest
 from trainer.graders import Grader
+from trainer.learner.model import load_learner
 from trainer.rollout.base import RolloutEngine, RolloutGroup
 from trainer.rollout.texts import Answer, end_ids, graded, identity, prompts_of
 
@@ -217,3 +225,18 @@ def _uniforms(seed: int, ticket: Ticket, num_tokens: int) -> np.ndarray:
     digest = hashlib.blake2b(f"{seed}:{identity(ticket.ticket)}".encode(), digest_size=KEY_BYTES).digest()
     rng = np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
     return rng.random((ticket.group_size, num_tokens))
+
+
+def read_model(folder: Path | None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model and tokenizer in a folder of transformers' format, in float32 on the accelerator if there is one.
+
+    None: the small learner that is shipped. Raises InvalidRequest where there is no model.
+    """
+    if folder is None:
+        model, tokenizer = load_learner()
+    elif not (folder / "config.json").is_file():
+        raise InvalidRequest(f"{folder} holds no model in transformers' format: it has no config.json")
+    else:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), tokenizer

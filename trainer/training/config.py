@@ -66,7 +66,7 @@ class ModelSettings(Settings):
     path: Path | None = None  # a folder in transformers' format; left out: the small learner that is shipped
     max_new_tokens: AtLeast1 = 16
     temperature: Positive = 1.0
-    grader: Literal["exact", "numeric"] = "exact"
+    grader: Literal["exact", "numeric", "choice"] = "exact"
     generation_batch: AtLeast1 = 512  # rollouts generated at once, by the torch engine
     engine: Literal["torch", "vllm"] = "torch"  # what samples; vllm has a copy of the weights that follows each step
 

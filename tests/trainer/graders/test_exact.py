@@ -21,5 +21,5 @@ def test_only_the_answer_itself_is_right(completion: str, answer: str | None, ou
 
 
 def test_configurations_find_the_graders_by_name() -> None:
-    assert set(GRADERS) == {"exact", "numeric"}
+    assert set(GRADERS) == {"exact", "numeric", "choice", "math", "reasoning-gym"}
     assert GRADERS["exact"] is exact

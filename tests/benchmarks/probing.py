@@ -1,0 +1,113 @@
+"""Training with and without probes at equal total rollouts, on the simulated learner.
+
+Called by its tests. The engine is used as the service uses it: before each train draw a probe batch, rolled out wave by
+wave as its rule says. Probes teach the learner nothing. On a warm pool every prompt has been rolled out before, by the
+same weights, and both arms know it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from selector.config import RunConfig
+from selector.drawing import DrawRequest
+from selector.engine import RunEngine
+from selector.reports import GroupIn, Report, RolloutIn
+from selector.standing import what_next
+from selector.types import Purpose
+from tests.benchmarks.closed_loop import BATCH_SIZE, GROUP_SIZE, _pool, _report
+from tests.benchmarks.learner_model import Constants, Learner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Probed:
+    """One run, one entry a step. T steps."""
+
+    rollouts_T: np.ndarray  # of training and probes together, up to the end of the step
+    probes_T: np.ndarray  # of them, of probes
+    heldout_T: np.ndarray
+    informative_T: np.ndarray  # groups
+
+    def rollouts_to(self, target: float) -> float:
+        """Rollouts until the held-out pass rate was at the target for the first time; infinite if never."""
+        reached = np.flatnonzero(self.heldout_T >= target)
+        return float(self.rollouts_T[reached[0]]) if len(reached) else np.inf
+
+
+def train(
+    config: RunConfig, constants: Constants, *, seed: int, num_rollouts: int, probes: int, warm: bool = False
+) -> Probed:
+    """Trains until `num_rollouts` were made, with up to `probes` prompts probed before each step."""
+    most = num_rollouts // (BATCH_SIZE * GROUP_SIZE) + 1
+    learner = Learner(constants, seed, most)
+    engine, _ = RunEngine.begin("simulated", config, _pool(learner.category_N, 1.0 - learner.pass_rate()))
+    rng = np.random.default_rng([seed, 2])
+    if warm:
+        _look_at_all(engine, learner, rng)
+    made, probed, step = 0, 0, 0
+    lines: list[tuple[int, int, float, int]] = []
+    while made < num_rollouts:
+        if probes:
+            spent = _probe(engine, learner, rng, step, probes)
+            made, probed = made + spent, probed + spent
+        request = DrawRequest(index=step, size=BATCH_SIZE, policy_version=step, group_size=GROUP_SIZE)
+        event = engine.draw(request, now=0.0)
+        assert event is not None
+        engine.apply(event)
+        outcome_KG = learner.step(step, event.row_K, event.rollouts_K, np.ones(len(event.row_K)))
+        _report(engine, outcome_KG, event.rollouts_K, step)
+        made += int(event.rollouts_K.sum())
+        informative = int((outcome_KG.any(axis=1) & ~outcome_KG.all(axis=1)).sum())
+        lines.append((made, probed, learner.heldout_pass_rate(), informative))
+        step += 1
+    columns = [np.array(column) for column in zip(*lines, strict=True)]
+    return Probed(rollouts_T=columns[0], probes_T=columns[1], heldout_T=columns[2], informative_T=columns[3])
+
+
+def _probe(engine: RunEngine, learner: Learner, rng: np.random.Generator, step: int, size: int) -> int:
+    """One probe batch, to its end; how many rollouts that took."""
+    event = engine.draw(
+        DrawRequest(index=step, size=size, policy_version=step, group_size=GROUP_SIZE, purpose=Purpose.PROBE), now=0.0
+    )
+    assert event is not None
+    engine.apply(event)
+    rule = event.wave
+    if not len(event.row_K) or rule is None:
+        return 0
+    first, p_K, made = engine.state.batches[-1].first_ticket, learner.pass_rate()[event.row_K], 0
+    going = dict.fromkeys(range(len(event.row_K)), (0, int(rule["first"])))
+    while going:
+        groups = [
+            GroupIn(
+                ticket=engine.state.ticket_id(first + place),
+                rollouts=[
+                    RolloutIn(n=n, outcome=value, reward=value, tokens=1)
+                    for n, value in enumerate((rng.random(more) < p_K[place]).astype(float).tolist(), start)
+                ],
+            )
+            for place, (start, more) in going.items()
+        ]
+        made += sum(more for _, more in going.values())
+        decision = engine.report(Report(groups=groups, version=(step, step), branch=None))
+        assert decision.event is not None
+        engine.apply(decision.event)
+        following: dict[int, tuple[int, int]] = {}
+        for place, (start, more), reached in zip(going, going.values(), decision.reached, strict=True):
+            said, next_more = what_next(engine.state, first + place, reached)
+            if said == "continue":
+                following[place] = (start + more, next_more)
+        going = following
+    return made
+
+
+def _look_at_all(engine: RunEngine, learner: Learner, rng: np.random.Generator) -> None:
+    """A group of every prompt by the weights at the start, as an earlier pass over the pool would have left it."""
+    num = len(learner.category_N)
+    event = engine.draw(
+        DrawRequest(index=0, size=num, policy_version=0, group_size=GROUP_SIZE, purpose=Purpose.AUDIT), now=0.0
+    )
+    assert event is not None
+    engine.apply(event)
+    p_K = learner.pass_rate()[event.row_K]
+    outcome_KG = rng.random((len(p_K), GROUP_SIZE)) < p_K[:, None]
+    _report(engine, outcome_KG, event.rollouts_K, 0)
