@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selector.audit import MISSING_AUDIT_TOLERANCE, Audit, Estimate, audit
+from selector.audit import audit
+from selector.audit_values import Audit, Estimate
+from selector.audit_words import MISSING_AUDIT_TOLERANCE
 from selector.observations import DrawRecord, Floats, observation_ranges
 from tests.selector.test_confidence import most_misses
 
@@ -312,7 +314,9 @@ def test_the_selected_stream_lies_and_the_audit_says_so() -> None:
     # The quarter of the pool that is not degenerate: half of the prompts, and of those all but 2·0.5^8.
     assert_holds(found.degenerate.uniform, 0.5 + 0.5 * 2 * 0.5**8)
     assert found.verdict is not None
-    assert found.verdict.startswith("selected stream shows 0.4")
+    assert found.finding == "bias"
+    assert found.verdict.startswith("bias found: the selected stream differs from the pool by +0.1")
+    assert "selected stream shows 0.4" in found.verdict
     assert "the uniform estimate is 0.2" in found.verdict
     assert found.verdict.endswith("read progress from the uniform curve")
 
@@ -429,7 +433,7 @@ def test_open_credit_is_a_reason_always_and_a_warning_when_it_weighs() -> None:
     small = audited(many(300), open_credit=0.5, open_credit_predicted_pass=0.1)
     large = audited(many(300), open_credit=30.0, open_credit_predicted_pass=3.0)
     assert len(small.claim_reasons) == len(large.claim_reasons) == 1
-    assert not small.warnings
+    assert not any("still to be counted" in warning for warning in small.warnings)
     assert large.warnings == (
         "prompts blocked at the last draw are still to be counted: 10.00% of the window's weight",
     )
