@@ -8,6 +8,7 @@ from typing import Any
 
 from api.regressions import regressions_info
 from api.stages import quarantined_info
+from selector.accounts import Accounts, accounts
 from selector.audit_values import Audit, Curves, Estimate
 from selector.auditing import audit_run, claim_realised
 from selector.drawing import claim_of
@@ -22,7 +23,7 @@ SPEAKS_OF = (
 
 
 def audit_info(state: RunState, level: float) -> dict[str, Any]:
-    found = audit_run(state, level)
+    found, counted = audit_run(state, level), accounts(state)
     return {
         "run": state.run,
         "branch": state.branch,
@@ -48,16 +49,42 @@ def audit_info(state: RunState, level: float) -> dict[str, Any]:
         "selection_ratio": {
             "category": dict(found.selection_ratio.category),
             "difficulty": list(found.selection_ratio.difficulty),
+            "length": [asdict(ratio) for ratio in counted.length],
+            "features": {name: [asdict(ratio) for ratio in ratios] for name, ratios in counted.features.items()},
         },
+        **counts(counted),
         "effective_sample_size": found.effective_sample_size,
         "largest_weight": found.largest_weight,
         "claim": claim_of(state.config).to_dict(),
         "claim_realised": claim_realised(state, found).to_dict(),
         "finding": found.finding,
         "verdict": found.verdict,
-        "warnings": list(found.warnings),
+        "warnings": [*found.warnings, *counted.warnings],
         "regressions": regressions_info(state),
         **quarantined_info(state),
+    }
+
+
+def counts(counted: Accounts) -> dict[str, Any]:
+    """What the audit counts beside its estimates."""
+    return {
+        "coverage": asdict(counted.coverage),
+        "induced_weight": [asdict(point) for point in counted.induced],
+        "second_moment": counted.second_moment,
+        "inverse_yield": counted.inverse_yield,
+        "calibration": asdict(counted.calibration),
+        "mix": {
+            "category": [asdict(mix) for mix in counted.mix_category],
+            "length": [asdict(mix) for mix in counted.mix_length],
+        },
+        "response": {name: [asdict(one) for one in values] for name, values in counted.response.items()},
+        "never_back": {
+            **asdict(counted.never_back),
+            "listed": [
+                {"prompt": key, "tickets": tickets, "tokens": tokens}
+                for key, tickets, tokens in counted.never_back.listed
+            ],
+        },
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from selector.audit import audit
-from selector.audit_values import Audit, Block, Curves, Estimate, Shift
+from selector.audit_values import Audit, Block, Estimate, Shift
 from selector.claims import Claim, ClaimType
 from selector.drawing import claim_of, difficulty_bins
 from selector.observations import DrawRecord
@@ -76,10 +76,10 @@ def _without(found: Audit, quantities: tuple[str, ...], streams: tuple[str, ...]
     """Without what cannot be said, in the whole window and in its blocks: these streams of these quantities."""
     nothing = Estimate(estimate=None, interval=None)
 
-    def cleared(part: Audit | Block) -> dict[str, Curves]:
+    def cleared(part: Audit | Block) -> dict[str, Any]:
         return {name: replace(getattr(part, name), **dict.fromkeys(streams, nothing)) for name in quantities}
 
-    shifts = dict[str, Shift]()
+    shifts = dict[str, Any]()
     for name in quantities:
         shift: Shift = getattr(found, f"{name}_shift")
         gone = ("against_uniform", "against_reweighted") if "selected" in streams else ("against_reweighted",)

@@ -31,9 +31,12 @@ RANGE_TOLERANCE = 1e-9  # how far outside its range rounding may carry an observ
 class Evidence:
     """Logarithms of capital: 0 at the start, and log(1/α) is where the null falls at level α."""
 
-    log_now: float
-    log_most: float  # at any time so far; 0 at least
     log_T: Floats  # (T,) after each observation
+
+    @property
+    def log_most(self) -> float:
+        """At any time so far, the start among them."""
+        return float(self.log_T.max(initial=0.0))
 
 
 def bet_against_zero(x_T: Floats, low_T: Floats, high_T: Floats) -> Evidence:
@@ -53,7 +56,7 @@ def bet_against_zero(x_T: Floats, low_T: Floats, high_T: Floats) -> Evidence:
         i = int(wrong[0])
         raise ValueError(f"observation {i} is {x_T[i]}, outside its range [{low_T[i]}, {high_T[i]}]")
     if not x_T.size:
-        return Evidence(log_now=0.0, log_most=0.0, log_T=np.zeros(0))
+        return Evidence(log_T=np.zeros(0))
     share_J = TOP_SHARE * SHARE_RATIO ** -np.arange(NUM_SHARES)
     capital_J = share_J**TILT / (share_J**TILT).sum() / 2
     is_open_T = (low_T < 0) & (high_T > 0)
@@ -65,4 +68,4 @@ def bet_against_zero(x_T: Floats, low_T: Floats, high_T: Floats) -> Evidence:
     log_TS = np.concatenate(log_sides, axis=1)
     top_T = log_TS.max(axis=1)
     log_T = top_T + np.log(np.exp(log_TS - top_T[:, None]).sum(axis=1))
-    return Evidence(log_now=float(log_T[-1]), log_most=max(float(log_T.max()), 0.0), log_T=log_T)
+    return Evidence(log_T=log_T)

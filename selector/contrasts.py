@@ -11,9 +11,12 @@ the predictions are. So their difference
 
 has mean zero given all before it, at each draw: a null that stays constant while everything moves, which may be bet
 against (`selector.betting`). It falls if a π is not the chance that the design gave, or if whether a ticket comes back
-depends on its outcome. The same holds for the tickets of any part of the pool that is fixed by what is known at the
-draw, with the same range. Tickets that did not come back are left out, and those that did of the same draw and kind
-(audit or not) stand for them: right if what is missing does not depend on outcomes, which is part of what is tested.
+depends on its outcome. Good predictions hide such a fault from z and not from the trainer, whose weighted mean has no
+m̂; so half of the capital bets on z, and half on the same sum with ½ in place of m̂, the plain contrast. Both have mean
+zero, and the mean of their capitals is a capital. The same holds for the tickets of any part of the pool that is fixed
+by what is known at the draw, with the same range. Tickets that did not come back are left out, and those that did of
+the same draw and kind (audit or not) stand for them: right if what is missing does not depend on outcomes, which is
+part of what is tested.
 
 The error α is split: half to the whole pool, a quarter to categories, a quarter to difficulty bins; within each evenly.
 """
@@ -21,6 +24,7 @@ The error α is split: half to the whole pool, a quarter to categories, a quarte
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
+from typing import Self
 
 import numpy as np
 
@@ -30,6 +34,7 @@ from selector.betting import bet_against_zero
 from selector.confidence import lower_limit, upper_limit
 from selector.observations import NUM_DIFFICULTY_BINS, Bools, Floats, Integers, Interval
 
+HALF = 0.5
 WHOLE, PARTS = 0.5, 0.25  # shares of α
 MOST_CATEGORIES = 20  # that are looked at one by one: the largest of the pool at the first draw
 MIN_POOL_SHARE = 0.005  # of a part that is shown: below it a shift of the part is none of the whole
@@ -46,9 +51,10 @@ class Contrast:
     where: str  # "overall", "category x" or "predicted pass rate 0.3 to 0.4"
     alpha: float  # its share of the error; detected is wrong with this probability at most
     num_draws: int
-    estimate: float
-    interval: Interval  # holds at every look with probability 1 − alpha
+    estimate: float  # of the plain contrast: how far the trainer's weighted mean is off
+    interval: Interval  # its own; holds at every look with probability 1 − alpha
     asymptotic: Interval | None
+    adjusted: float  # the same for z: how far the audit's re-weighted curve is off
     log_e_value: float  # now; the null falls at log(1/alpha)
     detected: bool  # the evidence has been that large at some draw
     detected_at: int | None  # index of that draw
@@ -124,21 +130,22 @@ def category_parts(code_M: Integers, first_C: Floats, share_C: Floats, names: Se
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Differences:
-    """What each ticket adds to z, and the range of any part's z."""
+    """What each ticket adds to the contrasts, and the ranges of any part's."""
 
-    add_M: Floats
+    plain_M: Floats
+    adjusted_M: Floats
+    reach_T: Floats  # of the plain one, either way
     low_T: Floats
     high_T: Floats
     used_T: Bools
 
     @classmethod
-    def of(cls, tickets: Tickets, quantity: Quantity) -> "_Differences":
+    def of(cls, tickets: Tickets, quantity: Quantity) -> Self:
         back_M = np.isfinite(quantity.x_M)
         audit_M, num_audit_T = tickets.audit_M, tickets.num_audit_T
         num_other_T = tickets.num_tickets_T - num_audit_T
         audit_back_T = tickets.per_draw((back_M & audit_M).astype(np.float64))
         other_back_T = tickets.per_draw((back_M & ~audit_M).astype(np.float64))
-        used_T = (audit_back_T > 0) & ((other_back_T > 0) | (num_other_T == 0))
         scale_audit_T = num_audit_T / np.maximum(audit_back_T, 1)
         scale_other_T = np.where(num_other_T > 0, num_other_T / np.maximum(other_back_T, 1), 1.0)
         share_T = tickets.eligible_T / (tickets.frame_T * np.maximum(num_audit_T, 1))
@@ -146,36 +153,48 @@ class _Differences:
         factor_M = tickets.weight_M / tickets.num_tickets_T[draw_M]
         factor_M = factor_M - np.where(audit_M, tickets.mass_M * share_T[draw_M], 0.0)
         factor_M *= np.where(audit_M, scale_audit_T[draw_M], scale_other_T[draw_M])
+        factor_M = np.where(back_M, factor_M, 0.0)
+        x_M = np.where(back_M, quantity.x_M, 0.0)
+        # A prompt adds m̂ to what may fall and 1 − m̂ to what may rise: as much as 1 to both together.
         guess_T, scale_T = quantity.base_T / tickets.frame_T, np.maximum(scale_audit_T, scale_other_T)
         reweighted_T2, uniform_T2 = quantity.reweighted_T2 - guess_T[:, None], quantity.uniform_T2 - guess_T[:, None]
         return cls(
-            add_M=np.where(back_M, factor_M * (np.where(back_M, quantity.x_M, 0.0) - quantity.predicted_M), 0.0),
+            plain_M=factor_M * (x_M - HALF),
+            adjusted_M=factor_M * (x_M - quantity.predicted_M),
+            reach_T=HALF * scale_T * (np.ptp(reweighted_T2, axis=1) + np.ptp(uniform_T2, axis=1)),
             low_T=scale_T * (reweighted_T2[:, 0] - uniform_T2[:, 1]),
             high_T=scale_T * (reweighted_T2[:, 1] - uniform_T2[:, 0]),
-            used_T=used_T,
+            used_T=(audit_back_T > 0) & ((other_back_T > 0) | (num_other_T == 0)),
         )
 
 
 def _contrast(
     quantity: str, part: Part, moved: _Differences, tickets: Tickets, index_T: Integers, alpha: float
 ) -> Contrast:
-    used_T = moved.used_T
-    low_T, high_T = moved.low_T[used_T], moved.high_T[used_T]
-    z_T = np.clip(tickets.per_draw(np.where(part.is_in_M, moved.add_M, 0.0))[used_T], low_T, high_T)
-    evidence = bet_against_zero(z_T, low_T, high_T)
-    reached = np.flatnonzero(evidence.log_T >= log(1 / alpha))
-    low = lower_limit(z_T, low_T, high_T, 1 - alpha, guess_T=0.0)
-    high = upper_limit(z_T, low_T, high_T, 1 - alpha, guess_T=0.0)
-    margin, mean, share = asymptotic_margin(z_T, 0.0, 1 - alpha), float(z_T.mean()), part.pool_share
+    used_T, share = moved.used_T, part.pool_share
+
+    def observed(add_M: Floats, low_T: Floats, high_T: Floats) -> tuple[Floats, Floats, Floats]:
+        z_T = tickets.per_draw(np.where(part.is_in_M, add_M, 0.0))
+        low_T, high_T = low_T[used_T], high_T[used_T]
+        return np.clip(z_T[used_T], low_T, high_T), low_T, high_T
+
+    plain = observed(moved.plain_M, -moved.reach_T, moved.reach_T)
+    adjusted = observed(moved.adjusted_M, moved.low_T, moved.high_T)
+    log_T = np.logaddexp(bet_against_zero(*plain).log_T, bet_against_zero(*adjusted).log_T) - log(2)
+    reached = np.flatnonzero(log_T >= log(1 / alpha))
+    low = lower_limit(*plain, 1 - alpha, guess_T=0.0)
+    high = upper_limit(*plain, 1 - alpha, guess_T=0.0)
+    margin, mean = asymptotic_margin(plain[0], 0.0, 1 - alpha), float(plain[0].mean())
     return Contrast(
         quantity=quantity,
         where=part.where,
         alpha=alpha,
-        num_draws=int(z_T.size),
+        num_draws=int(log_T.size),
         estimate=mean / share,
         interval=(low / share, high / share),
         asymptotic=None if margin is None else ((mean - margin) / share, (mean + margin) / share),
-        log_e_value=evidence.log_now,
+        adjusted=float(adjusted[0].mean()) / share,
+        log_e_value=float(log_T[-1]),
         detected=bool(reached.size),
         detected_at=int(index_T[used_T][reached[0]]) if reached.size else None,
     )
