@@ -8,10 +8,10 @@ copied. Beliefs are neither: the copy must not be asked for them.
 """
 
 from collections.abc import Iterable
-from copy import copy, deepcopy
+from copy import deepcopy
 from dataclasses import replace
 
-from selector.state import RunState
+from selector.state import DrawnBatch, RunState
 from selector.tickets import TicketBook
 
 ALL_THAT_IS_READ = ("arrived", "outcome", "status", "tokens")
@@ -30,7 +30,7 @@ def frozen(state: RunState, rollouts: Iterable[str] = ALL_THAT_IS_READ) -> RunSt
         in_flight_N=state.in_flight_N.copy(),
         quarantined_N=state.quarantined_N.copy(),
         book=book,
-        batches=[copy(batch) for batch in state.batches],
+        batches=[DrawnBatch(b.ordinal, b.event, b.seq, b.first_ticket, b.alive) for b in state.batches],
         surviving=dict(state.surviving),
         by_branch={},
         refused={ticket: list(kept) for ticket, kept in state.refused.items()},

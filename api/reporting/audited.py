@@ -127,7 +127,8 @@ def _beliefs(said: Mapping[str, Any]) -> Section:
     found = said["calibration"]
     rows = [
         [label, f"{s['groups']:,}", percent(s["predicted"]), percent(s["observed"]),
-         percent(s["informative_predicted"]), percent(s["informative_observed"]), _number(s["brier"]), _number(s["log_loss"]), percent(s["central"])]
+         percent(s["informative_predicted"]), percent(s["informative_observed"]),
+         _number(s["brier"]), _number(s["log_loss"]), percent(s["central"])]
         for label, s in _scores(found)
         if s["groups"]
     ]  # fmt: skip
