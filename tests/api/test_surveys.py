@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from api import measuring
 from api.routes import costs, reading
 from tests.api.harness import caller, group, in_process, listening, prompts
 
@@ -17,8 +18,8 @@ LIMIT_S = 30.0
     [
         (reading, "audit_info", "audit"),
         (costs, "run_report", "report"),
-        (costs.measuring, "curve_info", "curve"),
-        (costs.measuring, "diagnosis_info", "diagnosis"),
+        (measuring, "curve_info", "curve"),
+        (measuring, "diagnosis_info", "diagnosis"),
     ],
 )
 def test_draws_and_reports_go_on_while_it_is_computed(

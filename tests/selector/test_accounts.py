@@ -20,7 +20,8 @@ RATES = np.linspace(0.05, 0.95, 24)
 
 
 def made(num_draws: int = 6, **config: Any) -> Session:
-    session = Session(make_config(**({"weights": "horvitz_thompson", "audit_share": 0.25} | config)), make_pool(24))
+    options: dict[str, Any] = {"weights": "horvitz_thompson", "audit_share": 0.25} | config
+    session = Session(make_config(**options), make_pool(24))
     for index in range(num_draws):
         session.answer_batch(session.draw(index, 6, policy_version=index), coin(1, RATES), version=index)
     return session
@@ -286,6 +287,6 @@ def test_beliefs_that_are_right_have_nine_in_ten_in_the_central_interval() -> No
 def test_an_empty_run_has_counts_of_nothing() -> None:
     found = accounts(Session(make_config(), make_pool(4)).state)
     assert found.calibration.overall.groups == 0
-    assert found.induced == found.mix_category == found.mix_length == ()
+    assert (found.induced, found.mix_category, found.mix_length) == ((), (), ())
     assert found.second_moment is None
     assert found.warnings == ()

@@ -1,5 +1,7 @@
 """Slow prompts starve: what takes too long is drawn and paid for again and again, and never trained on."""
 
+from typing import Any
+
 import pytest
 
 from tests.api.harness import Http, Json, group, prompts
@@ -7,7 +9,7 @@ from tests.api.harness import Http, Json, group, prompts
 STEPS, SIZE, BOUND, SLOW_STEPS = 40, 16, 4, 6
 
 
-def begin(http: Http, **options: Json | int | float) -> None:
+def begin(http: Http, **options: Any) -> None:
     rows = [{**row, "category": "slow" if i % 2 else "fast"} for i, row in enumerate(prompts(100))]
     http.pool(rows)
     http.run(audit_share=0.25, **options)
