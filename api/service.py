@@ -26,12 +26,14 @@ from api.hosting import Command, RunHost, Work
 from api.response_headers import STATE_AGE_S
 from api.store import RunStore
 from selector.errors import RunComplete, SelectorError, UnknownBatch
-from selector.state import DrawnBatch
+from selector.frozen import ALL_THAT_IS_READ, frozen
+from selector.state import DrawnBatch, RunState
 
 logger = logging.getLogger("midband.api")
 
 T = TypeVar("T")
 WORKERS = 8  # threads that carry out commands; one run never uses two at a time
+SURVEYS = 2  # copies of runs at one time; that of a large run takes some hundred megabytes
 EVENTS_PER_PART = 500  # of the log, in one piece of a streamed answer
 EXPIRY_PERIOD_S = 1.0  # how often deadlines are looked at when nobody draws or reports
 
@@ -44,6 +46,7 @@ class RunService:
         self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="run")
         self._hosts: dict[str, RunHost] = {}
         self._pool_names: dict[str, str] = {}  # of runs that were asked for; a run keeps its pool
+        self._surveys = asyncio.Semaphore(SURVEYS)
         self._expiry: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -79,6 +82,15 @@ class RunService:
         if age_s is not None:
             STATE_AGE_S.set(age_s)
         return result
+
+    async def survey(self, run: str, read_state: Callable[[RunState], T], *, rollouts: bool = True) -> T:
+        """What is read of all that a run has recorded. Only a copy is taken in the run's turn; the rest is done beside
+        it, and keeps no draw waiting. rollouts: whether single ones are read.
+        """
+        async with self._surveys:
+            columns = ALL_THAT_IS_READ if rollouts else ()
+            state = await self.look(run, lambda work: frozen(work.engine.state, columns))
+            return await asyncio.to_thread(read_state, state)
 
     async def draw(self, run: str, request: schemas.BatchRequest) -> bytes:
         """Draws a batch, or finds it when it was drawn before; as JSON, since batches can be large."""

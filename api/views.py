@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from api.measuring import costs
-from api.regressions import regression_alarms, regressions_info
-from api.stages import LISTED_AT_MOST, lifecycle_counts, quarantine_alarms, quarantined_info, state_names
+from api.regressions import regression_alarms
+from api.stages import LISTED_AT_MOST, lifecycle_counts, quarantine_alarms, state_names
 from predictors.base import SOURCES
-from selector.auditing import audit_run, claim_realised
 from selector.config import PolicyConfig, RunConfig
 from selector.costing import expected_costs
 from selector.drawing import DrawRequest, claim_of
@@ -291,41 +290,6 @@ def prompt_fields(state: RunState, rows: np.ndarray) -> dict[int, dict[str, Any]
             "credit": int(counts["credit_N"][row]),
         }
         for i, row in enumerate(rows.tolist())
-    }
-
-
-def audit_info(state: RunState, level: float) -> dict[str, Any]:
-    found = audit_run(state, level)
-    curves = {
-        name: {
-            stream: {
-                "estimate": getattr(getattr(found, name), stream).estimate,
-                "interval": getattr(getattr(found, name), stream).interval,
-            }
-            for stream in ("uniform", "selected", "reweighted")
-        }
-        for name in ("pass_rate", "degenerate")
-    }
-    return {
-        "run": state.run,
-        "branch": state.branch,
-        "config_hash": state.config_hash,
-        "draws": found.draws,
-        "num_draws": found.num_draws,
-        "level": found.level,
-        **curves,
-        "selection_ratio": {
-            "category": dict(found.selection_ratio.category),
-            "difficulty": list(found.selection_ratio.difficulty),
-        },
-        "effective_sample_size": found.effective_sample_size,
-        "largest_weight": found.largest_weight,
-        "claim": claim_of(state.config).to_dict(),
-        "claim_realised": claim_realised(state, found).to_dict(),
-        "verdict": found.verdict,
-        "warnings": list(found.warnings),
-        "regressions": regressions_info(state),
-        **quarantined_info(state),
     }
 
 

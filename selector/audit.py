@@ -24,67 +24,23 @@ To skip it and go on would select draws by their outcome. A draw that returned n
 added to any credit.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from selector.asymptotic import asymptotic_margin
+from selector.audit_columns import Credit, Quantity, Tickets, joined
+from selector.audit_values import Audit, Block, Curves, Estimate, SelectionRatio, Shift
+from selector.audit_words import words_of
 from selector.confidence import lower_limit, upper_limit
+from selector.contrasts import Contrast, category_parts, contrasts, difficulty_parts
 from selector.observations import NUM_DIFFICULTY_BINS, Bools, DrawRecord, Floats, Interval
 
-# Share of the audit tickets that may be missing before the verdict is withheld. The intervals carry the worst case at
-# any share; beyond this one they say more about what went missing than about the pool.
-MISSING_AUDIT_TOLERANCE = 0.01
-# Open credit, as a share of the whole window, that is worth a warning: the intervals are wider by as much.
-OPEN_CREDIT_WARNING = 0.01
-# Predicted credit is at most the credit, as predictions are at most 1; the slack is for rounding in sums over the pool.
-CREDIT_TOLERANCE = 1e-9
-# A moving curve needs two points.
-MIN_VERDICT_DRAWS = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """A mean over draws with its interval; both None when nothing was observed."""
-
-    estimate: float | None
-    interval: Interval | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curves:
-    """One quantity three ways."""
-
-    uniform: Estimate
-    selected: Estimate
-    reweighted: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectionRatio:
-    """Share of the tickets / share of the pool, over all draws; None where the pool had no such prompt."""
-
-    category: Mapping[str, float | None]
-    difficulty: tuple[float | None, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
-    """What `/audit` shows. Each interval holds at every look with probability `level`, not all of them together."""
-
-    draws: tuple[int, int] | None  # first and last index with tickets
-    num_draws: int
-    level: float
-    pass_rate: Curves
-    degenerate: Curves
-    selection_ratio: SelectionRatio
-    effective_sample_size: float  # (Σw)²/Σw² over all tickets
-    largest_weight: float
-    claim_reasons: tuple[str, ...]  # why the claim made at the draws is not realised in full; empty if it is
-    verdict: str | None
-    warnings: tuple[str, ...]
+# Draws in a block, and how many of the latest blocks are shown. Fixed before any run begins: a length chosen by what
+# was seen would choose the estimand by the outcomes.
+BLOCK_DRAWS = 100
+MOST_BLOCKS = 100
 
 
 def audit(
@@ -94,6 +50,8 @@ def audit(
     categories: Sequence[str],
     audit_share: float,
     informative_only: bool = False,
+    same_groups: bool = True,
+    known_chances: bool = True,
     open_credit: float = 0.0,
     open_credit_predicted_pass: float = 0.0,
     open_credit_predicted_degenerate: float = 0.0,
@@ -107,131 +65,87 @@ def audit(
     names by code; `category_K` holds codes. audit_share: the run's. informative_only: the feed reports mixed groups
     only. open_credit: (1/N) Σ c over the prompts blocked at the last draw given, c counting that draw, with (1/N) Σ
     c·m̂ for both quantities. carried_credit: the same at the draw before the first one, 0 unless the window starts in
-    mid-run.
+    mid-run. same_groups: selected groups are degenerate with the chances that audit groups have; else only pass rates
+    are contrasted. known_chances: every draw gave every eligible prompt a chance; else nothing is.
     Raises ValueError if level is not in (0, 1), a code is unknown, or an outcome or a credit is impossible.
     """
     if not 0 < level < 1:
         raise ValueError(f"level must be in (0, 1), such as 0.95, got {level}")
     drawn = [record for record in records if record.num_tickets]
-    tickets = _Tickets.of(drawn)
-    credit = _Credit(open_credit, open_credit_predicted_pass, carried_credit, carried_credit_predicted_pass)
-    outcome = _Quantity.pass_rate(drawn)
+    tickets = Tickets.of(drawn)
+    outcome, mixed = Quantity.pass_rate(drawn), Quantity.degenerate(drawn)
+    credit = Credit(open_credit, open_credit_predicted_pass, carried_credit, carried_credit_predicted_pass)
     pass_rate = _curves(tickets, outcome, credit, level)
-    credit = _Credit(open_credit, open_credit_predicted_degenerate, carried_credit, carried_credit_predicted_degenerate)
-    degenerate = _curves(tickets, _Quantity.degenerate(drawn), credit, level)
-    reasons = _claim_reasons(tickets, outcome, open_credit)
-    worth_a_warning = open_credit if open_credit > OPEN_CREDIT_WARNING * len(drawn) else 0.0
-    shown = _claim_reasons(tickets, outcome, worth_a_warning)
-    obstacles = _obstacles(tickets, np.isnan(outcome.x_M), audit_share, informative_only)
+    pass_rate_shift = _shift(pass_rate, tickets, outcome, level)
+    credit = Credit(open_credit, open_credit_predicted_degenerate, carried_credit, carried_credit_predicted_degenerate)
+    degenerate = _curves(tickets, mixed, credit, level)
+    code_M, bin_M, pool_TC, pool_TB = _strata(drawn, categories)
+    found = tuple[Contrast, ...]()
+    if drawn and known_chances and not informative_only:
+        share_TC, share_TB = pool_TC / tickets.frame_T[:, None], pool_TB / tickets.frame_T[:, None]
+        found = contrasts(
+            tickets,
+            [("pass_rate", outcome), *([("degenerate", mixed)] if same_groups else [])],
+            [
+                *category_parts(code_M, share_TC[0], share_TC.mean(axis=0), categories),
+                *difficulty_parts(bin_M, share_TB.mean(axis=0)),
+            ],
+            np.array([record.index for record in drawn], np.int64),
+            1 - level,
+        )
     weight_M = tickets.weight_M
+    said = words_of(
+        tickets,
+        outcome,
+        pass_rate=pass_rate,
+        shift=pass_rate_shift.against_uniform,
+        contrasts=found,
+        open_credit=open_credit,
+        audit_share=audit_share,
+        informative_only=informative_only,
+    )
     return Audit(
         draws=(drawn[0].index, drawn[-1].index) if drawn else None,
         num_draws=len(drawn),
         level=level,
         pass_rate=pass_rate,
         degenerate=degenerate,
-        selection_ratio=_selection_ratio(drawn, tickets, categories),
+        selection_ratio=_selection_ratio(tickets, code_M, bin_M, pool_TC, pool_TB, categories),
         effective_sample_size=float(weight_M.sum() ** 2 / (weight_M @ weight_M)) if weight_M.any() else 0.0,
         largest_weight=float(weight_M.max(initial=0.0)),
-        claim_reasons=tuple(reasons),
-        verdict=None if obstacles else _verdict(pass_rate, informative_only),
-        warnings=(*shown, *_warnings(tickets, pass_rate, informative_only), *obstacles),
+        pass_rate_shift=pass_rate_shift,
+        degenerate_shift=_shift(degenerate, tickets, mixed, level),
+        contrasts=found,
+        blocks=_blocks(drawn, level),
+        num_blocks=-(-len(drawn) // BLOCK_DRAWS),
+        claim_reasons=said.claim_reasons,
+        finding=said.finding,
+        verdict=said.verdict,
+        warnings=said.warnings,
     )
 
 
-def _joined(columns: Sequence[NDArray[np.generic]]) -> Floats:
-    """End to end as float64, which holds every count and code exactly."""
-    return np.concatenate(columns, dtype=np.float64) if columns else np.zeros(0)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Tickets:
-    """Columns of all tickets end to end, and of the draws they belong to."""
-
-    draw_M: NDArray[np.int64]  # place of the ticket's draw, 0 … T−1
-    weight_M: Floats
-    mass_M: Floats  # 1 + c
-    audit_M: Bools
-    num_tickets_T: NDArray[np.int64]
-    num_audit_T: NDArray[np.int64]
-    frame_T: Floats
-    eligible_T: Floats
-
-    @classmethod
-    def of(cls, drawn: Sequence[DrawRecord]) -> Self:
-        num_tickets = np.array([record.num_tickets for record in drawn], dtype=np.int64)
-        return cls(
-            draw_M=np.repeat(np.arange(len(drawn)), num_tickets),
-            weight_M=_joined([record.weight_K for record in drawn]),
-            mass_M=1 + _joined([record.credit_K for record in drawn]),
-            audit_M=_joined([record.audit_K for record in drawn]) > 0,
-            num_tickets_T=num_tickets,
-            num_audit_T=np.array([record.num_audit for record in drawn], dtype=np.int64),
-            frame_T=np.array([record.frame for record in drawn], dtype=np.float64),
-            eligible_T=np.array([record.eligible for record in drawn], dtype=np.float64),
+def _blocks(drawn: Sequence[DrawRecord], level: float) -> tuple[Block, ...]:
+    """The latest blocks, each with its own credit."""
+    total, found = -(-len(drawn) // BLOCK_DRAWS), list[Block]()
+    for number in range(max(total - MOST_BLOCKS, 0) + 1, total + 1):
+        part = drawn[(number - 1) * BLOCK_DRAWS : number * BLOCK_DRAWS]
+        tickets, own = Tickets.of(part), 1 - (1 - level) / (number * (number + 1))
+        owed, had = part[-1].open_credit, part[0].carried_credit
+        found.append(
+            Block(
+                number=number,
+                draws=(part[0].index, part[-1].index),
+                num_draws=len(part),
+                level=own,
+                pass_rate=_curves(tickets, Quantity.pass_rate(part), Credit(owed[0], owed[1], had[0], had[1]), own),
+                degenerate=_curves(tickets, Quantity.degenerate(part), Credit(owed[0], owed[2], had[0], had[2]), own),
+            )
         )
-
-    def per_draw(self, value_M: Floats) -> Floats:
-        """Sum over the tickets of each draw, (T,)."""
-        sum_T = np.bincount(self.draw_M, weights=value_M, minlength=self.num_tickets_T.size)
-        return np.asarray(sum_T, dtype=np.float64)
+    return tuple(found)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Quantity:
-    """What differs between pass rate and degenerate share."""
-
-    x_M: Floats
-    predicted_M: Floats
-    base_T: Floats
-    reweighted_T2: Floats
-    uniform_T2: Floats
-
-    def __post_init__(self) -> None:
-        wrong = np.flatnonzero((self.x_M < 0) | (self.x_M > 1))
-        if wrong.size:
-            raise ValueError(f"outcomes must be in [0, 1] to be audited, got {self.x_M[wrong[0]]}: scale them first")
-
-    @classmethod
-    def pass_rate(cls, drawn: Sequence[DrawRecord]) -> Self:
-        return cls(
-            x_M=_joined([record.outcome_K for record in drawn]),
-            predicted_M=_joined([record.predicted_pass_K for record in drawn]),
-            base_T=np.array([record.base_pass for record in drawn]),
-            reweighted_T2=np.array([record.range_pass for record in drawn]).reshape(-1, 2),
-            uniform_T2=np.array([record.range_pass_uniform for record in drawn]).reshape(-1, 2),
-        )
-
-    @classmethod
-    def degenerate(cls, drawn: Sequence[DrawRecord]) -> Self:
-        return cls(
-            x_M=_joined([record.degenerate_K for record in drawn]),
-            predicted_M=_joined([record.predicted_degenerate_K for record in drawn]),
-            base_T=np.array([record.base_degenerate for record in drawn]),
-            reweighted_T2=np.array([record.range_degenerate for record in drawn]).reshape(-1, 2),
-            uniform_T2=np.array([record.range_degenerate_uniform for record in drawn]).reshape(-1, 2),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Credit:
-    """Credit open at the last draw and carried into the first, each with the part that is predicted to pass."""
-
-    open: float
-    open_predicted: float
-    carried: float
-    carried_predicted: float
-
-    def __post_init__(self) -> None:
-        for name, credit, predicted in (
-            ("open_credit", self.open, self.open_predicted),
-            ("carried_credit", self.carried, self.carried_predicted),
-        ):
-            if not 0 <= predicted <= credit * (1 + CREDIT_TOLERANCE) < np.inf:
-                raise ValueError(f"0 <= predicted {name} <= {name}, got {predicted} and {credit}")
-
-
-def _curves(tickets: _Tickets, quantity: _Quantity, credit: _Credit, level: float) -> Curves:
+def _curves(tickets: Tickets, quantity: Quantity, credit: Credit, level: float) -> Curves:
     share_T = tickets.eligible_T / (tickets.frame_T * np.maximum(tickets.num_audit_T, 1))
     uniform_M = np.where(tickets.audit_M, tickets.mass_M * share_T[tickets.draw_M], 0.0)
     reweighted_M = tickets.weight_M / tickets.num_tickets_T[tickets.draw_M]
@@ -244,12 +158,12 @@ def _curves(tickets: _Tickets, quantity: _Quantity, credit: _Credit, level: floa
 
 
 def _difference(
-    tickets: _Tickets,
-    quantity: _Quantity,
+    tickets: Tickets,
+    quantity: Quantity,
     factor_M: Floats,
     range_T2: Floats,
     used_T: Bools,
-    credit: _Credit,
+    credit: Credit,
     level: float,
 ) -> Estimate:
     """Mean over the used draws of base/N + Σ factor·(x − m̂), with the worst case of missing tickets and credit."""
@@ -268,14 +182,17 @@ def _difference(
     low_T, high_T = range_T2[used_T].T
     low = lower_limit(least_T, low_T, high_T, level, guess_T=guess_T[used_T])
     high = upper_limit(most_T, low_T, high_T, level, guess_T=guess_T[used_T])
+    margin = asymptotic_margin(y_T, guess_T[used_T], level)
+    settled = (float(least_T.mean()) - credit.carried / count, float(most_T.mean()) + credit.open / count)
     return _estimate(
         float(y_T.mean()) + (credit.open_predicted - credit.carried_predicted) / count,
         low - credit.carried / count,
         high + credit.open / count,
+        None if margin is None else (settled[0] - margin, settled[1] + margin),
     )
 
 
-def _plain_mean(tickets: _Tickets, x_M: Floats, level: float) -> Estimate:
+def _plain_mean(tickets: Tickets, x_M: Floats, level: float) -> Estimate:
     """Mean over draws of the mean over what came back; a draw of which nothing came back is left out."""
     back_M = np.isfinite(x_M)
     num_back_T = tickets.per_draw(back_M.astype(np.float64))
@@ -286,17 +203,44 @@ def _plain_mean(tickets: _Tickets, x_M: Floats, level: float) -> Estimate:
     return _estimate(float(x_T.mean()), lower_limit(x_T, 0, 1, level), upper_limit(x_T, 0, 1, level))
 
 
-def _estimate(estimate: float, low: float, high: float) -> Estimate:
+def _estimate(estimate: float, low: float, high: float, asymptotic: Interval | None = None) -> Estimate:
     """Clipped to [0, 1], where pass rates and shares live; a weighted sum may leave it."""
     low, estimate, high = (float(np.clip(value, 0.0, 1.0)) for value in (low, estimate, high))
-    return Estimate(estimate=estimate, interval=(low, high))
+    if asymptotic is not None:
+        asymptotic = float(np.clip(asymptotic[0], 0.0, 1.0)), float(np.clip(asymptotic[1], 0.0, 1.0))
+    return Estimate(estimate=estimate, interval=(low, high), asymptotic=asymptotic)
 
 
-def _selection_ratio(drawn: Sequence[DrawRecord], tickets: _Tickets, categories: Sequence[str]) -> SelectionRatio:
-    """Tickets drawn / tickets expected from uniform draws of the same sizes, by category and difficulty."""
+def _shift(curves: Curves, tickets: Tickets, quantity: Quantity, level: float) -> Shift:
+    """Selected minus pool; the uniform curve is compared with the selected one over the same draws."""
+    with_audit_T = tickets.num_audit_T > 0
+    selected = curves.selected
+    if not with_audit_T.all():
+        x_M = np.where(with_audit_T[tickets.draw_M], quantity.x_M, np.nan)
+        selected = _plain_mean(tickets, x_M, level)
+    return Shift(
+        against_uniform=_minus(selected, curves.uniform), against_reweighted=_minus(curves.selected, curves.reweighted)
+    )
+
+
+def _minus(fact: Estimate, pool: Estimate) -> Estimate:
+    if fact.estimate is None or pool.estimate is None or pool.interval is None:
+        return Estimate(estimate=None, interval=None)
+    shown, ends = fact.estimate, pool.asymptotic
+    return Estimate(
+        estimate=shown - pool.estimate,
+        interval=(shown - pool.interval[1], shown - pool.interval[0]),
+        asymptotic=None if ends is None else (shown - ends[1], shown - ends[0]),
+    )
+
+
+def _strata(
+    drawn: Sequence[DrawRecord], categories: Sequence[str]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:
+    """Category code and difficulty bin of each ticket, and the frame's rows by both at each draw, (T, C) and (T, B)."""
     num_codes = len(categories)
-    code_M = _joined([record.category_K for record in drawn]).astype(np.int64)
-    bin_M = _joined([record.difficulty_K for record in drawn]).astype(np.int64)
+    code_M = joined([record.category_K for record in drawn]).astype(np.int64)
+    bin_M = joined([record.difficulty_K for record in drawn]).astype(np.int64)
     longest = max((record.pool_category_C.size for record in drawn), default=0)
     if max(longest, code_M.max(initial=-1) + 1) > num_codes or code_M.min(initial=-1) < -1:
         raise ValueError(f"category codes must be -1 to {num_codes - 1}, got up to {max(longest - 1, code_M.max())}")
@@ -306,8 +250,20 @@ def _selection_ratio(drawn: Sequence[DrawRecord], tickets: _Tickets, categories:
     for row_C, row_B, record in zip(pool_TC, pool_TB, drawn, strict=True):
         row_C[: record.pool_category_C.size] = record.pool_category_C
         row_B[:] = record.pool_difficulty_B
+    return code_M, bin_M, pool_TC, pool_TB
+
+
+def _selection_ratio(
+    tickets: Tickets,
+    code_M: NDArray[np.int64],
+    bin_M: NDArray[np.int64],
+    pool_TC: Floats,
+    pool_TB: Floats,
+    categories: Sequence[str],
+) -> SelectionRatio:
+    """Tickets drawn / tickets expected from uniform draws of the same sizes, by category and difficulty."""
     rate_T = tickets.num_tickets_T / tickets.frame_T
-    drawn_C = np.bincount(code_M[code_M >= 0], minlength=num_codes)
+    drawn_C = np.bincount(code_M[code_M >= 0], minlength=len(categories))
     drawn_B = np.bincount(bin_M, minlength=NUM_DIFFICULTY_BINS)
     return SelectionRatio(
         category=dict(zip(categories, _ratios(drawn_C, rate_T @ pool_TC), strict=True)),
@@ -317,77 +273,3 @@ def _selection_ratio(drawn: Sequence[DrawRecord], tickets: _Tickets, categories:
 
 def _ratios(drawn: NDArray[np.int64], expected: Floats) -> list[float | None]:
     return [float(d / e) if e > 0 else None for d, e in zip(drawn, expected, strict=True)]
-
-
-def _claim_reasons(tickets: _Tickets, outcome: _Quantity, open_credit: float) -> list[str]:
-    """Why the weighted sums fall short of what the draws claimed."""
-    reasons = []
-    missing_M = np.isnan(outcome.x_M)
-    num_draws = tickets.num_tickets_T.size
-    if missing_M.any():
-        factor_M = np.where(missing_M, tickets.weight_M / tickets.num_tickets_T[tickets.draw_M], 0.0) / num_draws
-        fall, rise = float(factor_M @ outcome.predicted_M), float(factor_M @ (1 - outcome.predicted_M))
-        reasons.append(
-            f"{_part(int(missing_M.sum()), missing_M.size)} tickets never came back or had too few scored rollouts: "
-            f"the re-weighted pass rate is too low by {rise:.4f} or too high by {fall:.4f} at most"
-        )
-    if open_credit > 0:
-        share = open_credit / max(num_draws, 1)
-        reasons.append(f"prompts blocked at the last draw are still to be counted: {share:.2%} of the window's weight")
-    return reasons
-
-
-def _warnings(tickets: _Tickets, pass_rate: Curves, informative_only: bool) -> list[str]:
-    warnings = []
-    without, total = int(np.count_nonzero(tickets.num_audit_T == 0)), tickets.num_audit_T.size
-    if 0 < without < total:
-        warnings.append(f"{_part(without, total)} draws had no audit ticket: the uniform curve leaves them out")
-    if informative_only:
-        warnings.append("the feed reports mixed groups only: the selected curve is censored and no measure of the pool")
-    if _apart(pass_rate.uniform, pass_rate.reweighted):
-        warnings.append(
-            "the re-weighted and the uniform estimate contradict each other: check that every ticket is rolled out and "
-            "reported, whatever its outcome"
-        )
-    return warnings
-
-
-def _obstacles(tickets: _Tickets, missing_M: Bools, audit_share: float, informative_only: bool) -> list[str]:
-    """What forbids a verdict. In a censored feed silence depends on the outcome, so no audit ticket may be missing."""
-    if audit_share == 0:
-        return ["no verdict: the run has no audit share"]
-    if np.count_nonzero(tickets.num_audit_T) < MIN_VERDICT_DRAWS:
-        return [f"no verdict yet: fewer than {MIN_VERDICT_DRAWS} draws with audit tickets have ended"]
-    missing, total = int(missing_M[tickets.audit_M].sum()), int(tickets.num_audit_T.sum())
-    if missing > (0 if informative_only else MISSING_AUDIT_TOLERANCE) * total:
-        return [f"no verdict: {_part(missing, total)} audit tickets are missing; report every one of them in full"]
-    return []
-
-
-def _verdict(pass_rate: Curves, informative_only: bool) -> str:
-    """Compares what the selected stream shows with the uniform estimate; the re-weighted one is the witness."""
-    uniform, selected = f"the uniform estimate is {_shown(pass_rate.uniform)}", pass_rate.selected.estimate
-    interval = pass_rate.uniform.interval
-    if selected is None or interval is None or informative_only:
-        return f"{uniform}; the selected stream cannot be compared with it: read progress from the uniform curve"
-    agreement = "contradicts it" if _apart(pass_rate.uniform, pass_rate.reweighted) else "agrees"
-    both = f"{uniform}, and the re-weighted one, {_shown(pass_rate.reweighted)}, {agreement}"
-    if interval[0] <= selected <= interval[1]:
-        return f"selected stream shows {selected:.2f}; {both}: no difference between the curves to be seen so far"
-    return f"selected stream shows {selected:.2f}; {both}: read progress from the uniform curve"
-
-
-def _apart(first: Estimate, second: Estimate) -> bool:
-    if first.interval is None or second.interval is None:
-        return False
-    return first.interval[1] < second.interval[0] or second.interval[1] < first.interval[0]
-
-
-def _shown(estimate: Estimate) -> str:
-    if estimate.estimate is None or estimate.interval is None:
-        return "unknown"
-    return f"{estimate.estimate:.2f} [{estimate.interval[0]:.2f}, {estimate.interval[1]:.2f}]"
-
-
-def _part(count: int, total: int) -> str:
-    return f"{count} of {total} ({count / total:.1%})"

@@ -4,12 +4,14 @@
 whose tickets have not all ended: to skip a slow draw would select draws by their outcome.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from selector.audit import Audit, Estimate, audit
+from selector.audit import audit
+from selector.audit_values import Audit, Block, Estimate, Shift
 from selector.claims import Claim, ClaimType
 from selector.drawing import claim_of, difficulty_bins
 from selector.observations import DrawRecord
@@ -26,12 +28,17 @@ def audit_run(state: RunState, level: float = LEVEL) -> Audit:
     last, first = (batches[-1].event, batches[0].event) if batches else (None, None)
     open_credit = last.open_credit if last else [0.0, 0.0, 0.0]
     carried = first.carried_credit if first else [0.0, 0.0, 0.0]
+    left_out = sum(b.event.claim["type"] == ClaimType.EMPIRICAL and not b.event.num_audit for b in batches)
+    in_waves = any(batch.event.wave is not None for batch in batches)
+    varying = any(batch.event.group_size_K is not None for batch in batches)
     found = audit(
         [_record(state, batch) for batch in batches],
         level=level,
         categories=state.pool.categories,
         audit_share=state.config.audit_share,
         informative_only=state.config.feed == "informative_only",
+        same_groups=not in_waves and not varying,
+        known_chances=not left_out,
         open_credit=open_credit[0],
         open_credit_predicted_pass=open_credit[1],
         open_credit_predicted_degenerate=open_credit[2],
@@ -39,52 +46,46 @@ def audit_run(state: RunState, level: float = LEVEL) -> Audit:
         carried_credit_predicted_pass=carried[1],
         carried_credit_predicted_degenerate=carried[2],
     )
-    if any(batch.event.wave is not None for batch in batches):
-        found = _uniform_degenerate(found)
-    left_out = sum(b.event.claim["type"] == ClaimType.EMPIRICAL and not b.event.num_audit for b in batches)
-    if any(b.event.group_size_K is not None for b in batches):
-        found = _without_degenerate(found, batches[0].event.group_size)
-    return _without_reweighting(found, left_out) if left_out else found
-
-
-def _without_degenerate(found: Audit, group_size: int) -> Audit:
-    """No re-weighted share of degenerate groups: a group of another size is so with another chance."""
-    return replace(
-        found,
-        degenerate=replace(found.degenerate, reweighted=Estimate(estimate=None, interval=None)),
-        warnings=(
-            *found.warnings,
-            f"train tickets vary in their rollouts: only audit tickets tell of groups of {group_size}",
-        ),
-    )
-
-
-def _uniform_degenerate(found: Audit) -> Audit:
-    """The degenerate share by whole groups only: a stopped one does not say what the rest of it would have been."""
-    nothing = Estimate(estimate=None, interval=None)
-    return replace(
-        found,
-        degenerate=replace(found.degenerate, selected=nothing, reweighted=nothing),
-        warnings=(
-            *found.warnings,
+    if in_waves:
+        found = _without(
+            found,
+            ("degenerate",),
+            ("selected", "reweighted"),
             "groups are stopped by their outcomes: pass rates are those of first waves, and the degenerate share is "
             "the audit's alone",
-        ),
-    )
+        )
+    if varying:
+        size = batches[0].event.group_size
+        found = _without(
+            found,
+            ("degenerate",),
+            ("reweighted",),
+            f"train tickets vary in their rollouts: only audit tickets tell of groups of {size}",
+        )
+    if left_out:
+        found = _without(
+            found,
+            ("pass_rate", "degenerate"),
+            ("reweighted",),
+            f"{left_out} draws without floor and audit gave some prompts no chance: nothing can be re-weighted",
+        )
+    return found
 
 
-def _without_reweighting(found: Audit, num_draws: int) -> Audit:
-    """No re-weighted curve: some draws gave prompts no chance at all, and no weight can make up for that."""
+def _without(found: Audit, quantities: tuple[str, ...], streams: tuple[str, ...], why: str) -> Audit:
+    """Without what cannot be said, in the whole window and in its blocks: these streams of these quantities."""
     nothing = Estimate(estimate=None, interval=None)
-    return replace(
-        found,
-        pass_rate=replace(found.pass_rate, reweighted=nothing),
-        degenerate=replace(found.degenerate, reweighted=nothing),
-        warnings=(
-            *found.warnings,
-            f"{num_draws} draws without floor and audit gave some prompts no chance: nothing can be re-weighted",
-        ),
-    )
+
+    def cleared(part: Audit | Block) -> dict[str, Any]:
+        return {name: replace(getattr(part, name), **dict.fromkeys(streams, nothing)) for name in quantities}
+
+    shifts = dict[str, Any]()
+    for name in quantities:
+        shift: Shift = getattr(found, f"{name}_shift")
+        gone = ("against_uniform", "against_reweighted") if "selected" in streams else ("against_reweighted",)
+        shifts[f"{name}_shift"] = replace(shift, **dict.fromkeys(gone, nothing))
+    blocks = tuple(replace(block, **cleared(block)) for block in found.blocks)
+    return replace(found, blocks=blocks, warnings=(*found.warnings, why), **cleared(found), **shifts)
 
 
 def claim_realised(state: RunState, found: Audit) -> Claim:
@@ -149,7 +150,14 @@ def _record(state: RunState, batch: DrawnBatch) -> DrawRecord:
         pool_difficulty_B=np.array(event.pool_difficulty, np.int64),
         outcome_K=np.where(back & (scored_K > 0), passes_K / np.maximum(scored_K, 1), np.nan),
         degenerate_K=np.where(back, 1.0 - table["informative"][span], np.nan),
+        open_credit=_three(event.open_credit),
+        carried_credit=_three(event.carried_credit),
     )
+
+
+def _three(values: Sequence[float]) -> tuple[float, float, float]:
+    credit, predicted_pass, predicted_degenerate = values
+    return credit, predicted_pass, predicted_degenerate
 
 
 _RANGES = ("pass", "pass_uniform", "degenerate", "degenerate_uniform")

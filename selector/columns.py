@@ -3,7 +3,8 @@
 Called by `tickets`. It knows names, dtypes and defaults, and nothing of what the columns mean.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Self
 
 import numpy as np
 
@@ -41,6 +42,13 @@ class Columns:
         """Puts the defaults back into some columns of some rows."""
         for name in names:
             self._arrays[name][: self.size][rows] = self._spec[name][1]
+
+    def copied(self, names: Iterable[str] | None = None) -> Self:
+        """A table of its own with the rows in use, of some columns or of all."""
+        table = type(self)({name: self._spec[name] for name in (self._spec if names is None else names)})
+        table._arrays = {name: self[name].copy() for name in table._spec}
+        table.size = self.size
+        return table
 
     def state(self, prefix: str) -> dict[str, np.ndarray]:
         return {f"{prefix}{name}": self[name].copy() for name in self._spec}

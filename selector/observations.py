@@ -51,6 +51,9 @@ class DrawRecord:
     pool_difficulty_B: Integers
     outcome_K: Floats  # mean outcome in [0, 1]; NaN when the group never came back or too few were scored
     degenerate_K: Floats  # 1, 0 or NaN
+    # (1/N) Σ c over the prompts blocked at this draw, c counting it, with (1/N) Σ c·m̂ for both quantities; and before.
+    open_credit: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    carried_credit: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def __post_init__(self) -> None:
         shape = (self.num_tickets,)

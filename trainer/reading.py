@@ -37,11 +37,40 @@ def audit_command(client: Client, run: str, *, console: Console | None = None) -
         f"claim when drawn: {found.claim.type}, {found.claim.objective}",
         f"claim as it went: {found.claim_realised.type}, {found.claim_realised.objective}",
         *(f"  {condition}" for condition in found.claim_realised.conditions),
+        *_counted(found),
         f"verdict: {found.verdict or 'none'}",
         *(f"note: {warning}" for warning in found.warnings),
     ]
     console.print("\n".join(lines), markup=False, soft_wrap=True)
     return found
+
+
+def _counted(found: AuditInfo) -> list[str]:
+    """In a line each what the audit counts; the report has the tables."""
+    lines = []
+    if found.draws is not None:
+        lines.append(f"draws {found.draws[0]} to {found.draws[1]}: {found.speaks_of}")
+    for quantity, shift in found.shift.items():
+        lines.append(f"selected minus pool, {quantity.replace('_', ' ')}: {_estimate(shift.against_uniform)}")
+    for contrast in found.contrasts:
+        if contrast.where == "overall" or contrast.detected:
+            said = "found to contradict" if contrast.detected else "no contradiction found"
+            low, high = contrast.interval
+            lines.append(
+                f"re-weighted minus uniform, {contrast.quantity.replace('_', ' ')}, {contrast.where}: "
+                f"{contrast.estimate:.3f} ({low:.3f} to {high:.3f}), {said}"
+            )
+    cover = found.coverage
+    if cover is not None:
+        lines.append(
+            f"coverage: {cover['drawn']} of {cover['prompts']} prompts drawn, longest wait {cover['longest_wait']} "
+            f"draws; {cover['mastered']} mastered, {cover['regressed']} back at work after that"
+        )
+    if found.second_moment is not None:
+        lines.append(f"second moment of the weighted gradient: {found.second_moment:.3g}, uniform being 1")
+    if found.inverse_yield is not None:
+        lines.append(f"judged groups for each informative one: {found.inverse_yield:.3g}")
+    return lines
 
 
 def report_command(

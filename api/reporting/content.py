@@ -4,10 +4,13 @@ The route calls `run_report` in a worker thread; `sections` makes a document of 
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from api import measuring
+from api.audits import counts, shifts, streams
 from api.version import installed_version
+from selector.accounts import accounts
 from selector.auditing import audit_run, claim_realised
 from selector.curves import curve
 from selector.drawing import claim_of
@@ -22,7 +25,7 @@ SECONDS_OF_AN_HOUR = 3600.0
 def run_report(state: RunState) -> dict[str, Any]:
     costs, said = measuring.costs(state), measuring.quality_of(state)
     looks, _ = held_out_looks(state)
-    audit, lengths = audit_run(state), measuring.answer_lengths(state)
+    audit, counted, lengths = audit_run(state), accounts(state), measuring.answer_lengths(state)
     found: dict[str, Any] = {
         "run": state.run,
         "midband": installed_version(),
@@ -39,11 +42,19 @@ def run_report(state: RunState) -> dict[str, Any]:
         "claim_realised": claim_realised(state, audit).to_dict(),
         "selection": {
             "verdict": audit.verdict,
-            "warnings": list(audit.warnings),
+            "finding": audit.finding,
+            "warnings": [*audit.warnings, *counted.warnings],
             "difficulty": list(audit.selection_ratio.difficulty),
             "category": dict(audit.selection_ratio.category),
-            "pass_rate": _stream(audit.pass_rate),
-            "degenerate": _stream(audit.degenerate),
+            "pass_rate": streams(audit.pass_rate),
+            "degenerate": streams(audit.degenerate),
+            "shift": shifts(audit),
+            "contrasts": [asdict(contrast) for contrast in audit.contrasts],
+            "length": [asdict(ratio) for ratio in counted.length],
+            "features": {name: [asdict(ratio) for ratio in ratios] for name, ratios in counted.features.items()},
+            "effective_sample_size": audit.effective_sample_size,
+            "largest_weight": audit.largest_weight,
+            **counts(counted),
         },
         "quality": measuring.quality_info(said),
         "quality_warnings": list(said.warnings),
@@ -156,10 +167,3 @@ def _item(item: str, value: str | None, missing: str | None) -> dict[str, str | 
     """An item with a value may still miss a part; the remedy of one that has none of its parts is always said."""
     partial = item in ("hardware and software", "workload")
     return {"item": item, "value": value, "missing": missing if value is None or partial else None}
-
-
-def _stream(curves: Any) -> dict[str, Any]:
-    return {
-        name: {"estimate": getattr(curves, name).estimate, "interval": getattr(curves, name).interval}
-        for name in ("uniform", "selected", "reweighted")
-    }

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from api.reporting.sections import Block, Picture, Table, sections, title
+from api.reporting.blocks import Block, Picture, Table
+from api.reporting.sections import sections, title
 
 # Its own style, and nothing else.
 PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"

@@ -4,9 +4,10 @@ Knows the content's names and the reader, who knows the field and not midband: e
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from api.reporting.audited import audit_sections
+from api.reporting.blocks import Block, Picture, Section, Table
 from api.reporting.charts import Bars, Series, bar_chart, line_chart
 from api.reporting.content import percent, useful_per_hour
 
@@ -23,40 +24,13 @@ SOURCE_WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Cells are words; the first column names the row."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """An SVG element of its own, and in words what it shows."""
-
-    svg: str
-    caption: str
-
-
-Block = str | Table | Picture
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """One heading with what stands under it."""
-
-    title: str
-    blocks: Sequence[Block]
-
-
 def title(found: Mapping[str, Any]) -> str:
     return f"What selection did and cost in run {found['run']}"
 
 
 def sections(found: Mapping[str, Any]) -> list[Section]:
-    return [_answers(found), _summary(found), _selection(found), _quality(found), _costs(found), _diagnosis(found),
-            _checklist(found), _words()]  # fmt: skip
+    return [_answers(found), _summary(found), _selection(found), *audit_sections(found), _quality(found),
+            _costs(found), _diagnosis(found), _checklist(found), _words()]  # fmt: skip
 
 
 def _answers(found: Mapping[str, Any]) -> Section:

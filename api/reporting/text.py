@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from api.reporting.sections import Picture, Section, Table, sections, title
+from api.reporting.blocks import Picture, Section, Table
+from api.reporting.sections import sections, title
 
 SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]<>|#"})
 

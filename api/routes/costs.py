@@ -22,19 +22,19 @@ async def get_curve(
     request: Request, run: str, q: Annotated[float | None, Query(ge=0, le=1, allow_inf_nan=False)] = None
 ) -> Json:
     """Held-out quality against what training had cost, and, with `q`, between which looks it first got there."""
-    return Json(await service_of(request).command(run, lambda work: measuring.curve_info(work.engine.state, q)))
+    return Json(await service_of(request).survey(run, lambda state: measuring.curve_info(state, q)))
 
 
 @router.get("/runs/{run}/diagnosis", response_model=schemas.DiagnosisInfo, dependencies=[READ])
 async def get_diagnosis(request: Request, run: str) -> Json:
     """Which constraint binds, and what each remedy could save at most."""
-    return Json(await service_of(request).command(run, lambda work: measuring.diagnosis_info(work.engine.state)))
+    return Json(await service_of(request).survey(run, measuring.diagnosis_info, rollouts=False))
 
 
 @router.get("/runs/{run}/report", dependencies=[READ])
 async def get_report(request: Request, run: str, format: Literal["md", "json", "html"] = "md") -> Response:
     """The measurement protocol, filled from what the run has recorded; what is missing is named."""
-    found = await service_of(request).command(run, lambda work: run_report(work.engine.state))
+    found = await service_of(request).survey(run, run_report)
     if format == "json":
         return Json(found)
     if format == "html":
@@ -60,7 +60,7 @@ async def compare_runs(request: Request, body: schemas.ComparisonRequest) -> Jso
         )
     await permit_named_runs(request, asked)
     service = service_of(request)
-    found = {run: await service.command(run, lambda work: measuring.measured(work.engine.state)) for run in asked}
+    found = {run: await service.survey(run, measuring.measured) for run in asked}
 
     def compared() -> dict[str, Any]:
         try:

@@ -14,6 +14,7 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from api import schemas, views
+from api.audits import audit_info
 from api.auth import READ
 from api.routes.answers import Json, service_of
 from selector.auditing import LEVEL
@@ -24,7 +25,7 @@ Format = Literal["jsonl", "csv", "parquet"]
 
 @router.get("/runs/{run}/audit", response_model=schemas.AuditInfo, dependencies=[READ])
 async def get_audit(request: Request, run: str, level: Annotated[float, Query(gt=0.5, lt=1)] = LEVEL) -> Json:
-    return Json(await service_of(request).look(run, lambda work: views.audit_info(work.engine.state, level)))
+    return Json(await service_of(request).survey(run, lambda state: audit_info(state, level)))
 
 
 @router.get("/runs/{run}/costs", response_model=schemas.CostsInfo, dependencies=[READ])

@@ -9,7 +9,7 @@ import numpy as np
 
 from predictors.base import Beliefs
 from predictors.value import informative_probability
-from selector.audit import Estimate
+from selector.audit_values import Estimate
 from selector.auditing import audit_run
 from selector.config import RunConfig
 from selector.draw import DrawFrame, DrawPlan, draw

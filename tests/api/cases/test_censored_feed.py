@@ -42,8 +42,15 @@ def test_estimates_find_the_pass_rates_of_solved_and_hopeless_prompts_and_nothin
     assert np.mean([b["pass_rate"] for k, b in http.beliefs("some").items() if rates(k) == 0.02]) < 0.09
     states = http.info("some")["states"]
     assert (states["mastered"], states["deferred"], states["quarantined"]) == (0, 0, 0)
-    warnings = http.get("/v1/runs/some/audit")["warnings"]
-    assert any("censored" in warning for warning in warnings)
+    audit, whole = http.get("/v1/runs/some/audit"), http.get("/v1/runs/all/audit")
+    assert any("censored" in warning for warning in audit["warnings"])
+    assert "cannot be compared" in audit["verdict"]
+    assert (audit["finding"], audit["contrasts"]) == (None, [])  # silence depends on outcomes: nothing to bet on
+    assert whole["finding"] is not None
+    assert not any(contrast["detected"] for contrast in whole["contrasts"])
+    for found in (audit, whole):
+        low, high = found["pass_rate"]["uniform"]["interval"]
+        assert low <= np.mean(RATES) <= high
     silent = [t for t in http.tickets("some", state="void") if t["reason"] == "silent"]
     assert silent
     assert all(t["purpose"] == "train" for t in silent)

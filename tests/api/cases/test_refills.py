@@ -40,6 +40,10 @@ def test_three_three_one_eight_keep_eight_and_count_the_rest_as_surplus(http: Ht
     assert standing["inverse_yield"] == paid / 15
     summary = http.info()["refill"]
     assert (summary["kept"], summary["surplus"], summary["inverse_yield"]) == (8, 7, paid / 15)
+    audit = http.get("/v1/runs/r/audit")
+    assert audit["inverse_yield"] == paid / 15
+    [mix] = audit["mix"]["category"]
+    assert (mix["issued"], mix["reported"], mix["open"], mix["void"]) == (paid, paid, 0, {})  # what is paid is judged
     refused(
         http.send("POST", "/v1/runs/r/batches", {"index": 0, "size": 8, "policy_version": 0, "refill": 4}),
         422,

@@ -36,8 +36,51 @@ def test_the_selected_curve_climbs_and_the_uniform_and_the_reweighted_one_tell_t
     assert curves["reweighted"]["estimate"] == pytest.approx(TRUE_MEAN, abs=0.03)
     assert curves["uniform"]["estimate"] == pytest.approx(TRUE_MEAN, abs=0.06)
     assert curves["selected"]["estimate"] > 0.32
-    assert audit["verdict"]
+    assert audit["finding"] == "bias"
+    assert audit["verdict"].startswith("bias found: the selected stream differs from the pool by +")
+    low, high = audit["shift"]["pass_rate"]["against_uniform"]["interval"]
+    assert 0 < low <= curves["selected"]["estimate"] - TRUE_MEAN <= high
     assert audit["selection_ratio"]["difficulty"]
+    # The draws kept to their chances, and nothing else is claimed of them.
+    assert {c["quantity"] for c in audit["contrasts"] if c["where"] == "overall"} == {"pass_rate", "degenerate"}
+    assert not any(c["detected"] for c in audit["contrasts"])
+    assert [block["draws"] for block in audit["blocks"]] == [[0, 99], [100, 199]]
+    for block in audit["blocks"]:
+        low, high = block["pass_rate"]["uniform"]["interval"]
+        assert low <= TRUE_MEAN <= high
+    assert audit["coverage"]["never_drawn"] == 0
+    assert audit["inverse_yield"] < 2  # uniform draws: 1 / (½ · (1 − 2·½^8)) = 2.02
+    predicted = {bin["low"]: bin for bin in audit["calibration"]["pass_rate"]}
+    assert predicted[0.0]["observed"] < 0.1
+    weight_of = {point["low"]: point["chance"] for point in audit["induced_weight"]}
+    assert weight_of[0.5] > 1 > weight_of[0.0]
+
+
+def test_a_grader_that_loses_failures_of_selected_groups_is_found_out(http: Http) -> None:
+    """Of what was chosen, only groups that passed come back; those of the audit are reported in full."""
+    http.pool(prompts(60))
+    http.run(audit_share=0.25)
+    rng = np.random.default_rng(9)
+    for index in range(120):
+        groups = []
+        for ticket in http.draw(index, 16)["tickets"]:
+            passed = bool(rng.random() < 0.5)
+            if passed or ticket["purpose"] == "audit":
+                groups.append({"ticket": ticket["ticket"], "rollouts": [{"outcome": float(passed)}] * 8})
+            else:
+                groups.append({"ticket": ticket["ticket"], "void": "lost", "rollouts": []})
+        http.report(*groups)
+    audit = http.get("/v1/runs/r/audit")
+    found = {c["where"]: c for c in audit["contrasts"] if c["quantity"] == "pass_rate"}["overall"]
+    assert found["detected"]
+    assert found["estimate"] > 0.2
+    assert audit["finding"] == "bias"
+    assert audit["verdict"].startswith("bias found: the re-weighted draws contradict the uniform ones, overall by +0.")
+    assert "groups go missing by their outcomes" in audit["verdict"]
+    bounds = {one["kind"]: one for one in audit["response"]["purpose"]}
+    assert bounds["audit"]["share"] == 1.0
+    assert bounds["train"]["share"] < 0.7
+    assert bounds["train"]["too_high"] > 0.1
 
 
 def test_the_held_out_stream_is_never_trained_on(http: Http) -> None:
