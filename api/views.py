@@ -26,8 +26,12 @@ from selector.standing import what_next
 from selector.state import DrawnBatch, RunState
 from selector.suspects import Suspect, find_suspects
 from selector.tickets import TicketName
-from selector.types import PURPOSES, Purpose, TicketState, VoidReason
+from selector.types import PURPOSE_CODE, PURPOSES, UNSEEN_BY_BELIEFS, Purpose, TicketState, VoidReason
 from selector.waves import Verdict, wave_ends, wave_from_dict
+
+
+# Of `informative`: what is drawn to be trained on or to inform. Looks at the held-out split and control arms are not.
+INFORMING = tuple(PURPOSE_CODE[purpose] for purpose in PURPOSES if purpose not in UNSEEN_BY_BELIEFS)
 
 
 def run_created(run: str, config: RunConfig) -> dict[str, Any]:
@@ -42,7 +46,7 @@ def run_created(run: str, config: RunConfig) -> dict[str, Any]:
 def run_info(state: RunState) -> dict[str, Any]:
     table = state.book.tickets
     states = np.bincount(table["state"], minlength=3)
-    judged = table["state"] == TicketState.REPORTED
+    judged = (table["state"] == TicketState.REPORTED) & np.isin(table["purpose"], INFORMING)
     informative = int(np.count_nonzero(table["informative"][judged] == 1))
     num_judged = int(np.count_nonzero(judged))
     statuses = state.ledger.statuses
