@@ -22,9 +22,11 @@ from api.db.session import create_database, lock_database
 from api.errors import install_error_handlers
 from api.keyring import Keyring
 from api.leases import Leases
+from api.metrics import Metrics, RequestMetrics
 from api.request_ids import HEADER as REQUEST_ID_HEADER
 from api.response_headers import DOCS_PATH, ResponseHeaders
 from api.routes import batches, costs, health, pools, progress, reading, reports, runs
+from api.run_metrics import RunMetrics
 from api.service import RunService
 from api.settings import Settings, is_loopback
 from api.store import RunStore
@@ -71,6 +73,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             service = RunService(RunStore(database, leases))
             await service.start()
             stack.push_async_callback(service.stop)
+            app.state.metrics.watch(database)
+            app.state.metrics.registry.register(RunMetrics(service.standings))
             app.state.database, app.state.keyring, app.state.service = database, keyring, service
             app.state.ready = True
             yield
@@ -86,7 +90,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         swagger_ui_oauth2_redirect_url=None,
     )
     app.state.ready, app.state.settings, app.state.capabilities = False, settings, list(CAPABILITIES)
-    app.state.metrics = health.new_registry()
+    app.state.metrics = Metrics()
     # From the inside out: who is calling is known before anything of a body is read.
     app.add_middleware(BodyLimit, max_body_bytes=settings.max_body_bytes, max_import_bytes=settings.max_import_bytes)
     app.add_middleware(Authentication, cors_origins=settings.cors_origins)
@@ -99,6 +103,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             expose_headers=[REQUEST_ID_HEADER, "Retry-After"],
         )
     app.add_middleware(ResponseHeaders)
+    app.add_middleware(RequestMetrics, metrics=app.state.metrics)
     install_error_handlers(app)
     for router in ROUTERS:
         app.include_router(router)

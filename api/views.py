@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from api.informative import informative_counts
 from api.measuring import costs
 from api.regressions import regression_alarms, regressions_info
 from api.stages import LISTED_AT_MOST, lifecycle_counts, quarantine_alarms, quarantined_info, state_names
@@ -26,12 +27,8 @@ from selector.standing import what_next
 from selector.state import DrawnBatch, RunState
 from selector.suspects import Suspect, find_suspects
 from selector.tickets import TicketName
-from selector.types import PURPOSE_CODE, PURPOSES, UNSEEN_BY_BELIEFS, Purpose, TicketState, VoidReason
+from selector.types import PURPOSES, Purpose, TicketState, VoidReason
 from selector.waves import Verdict, wave_ends, wave_from_dict
-
-
-# Of `informative`: what is drawn to be trained on or to inform. Looks at the held-out split and control arms are not.
-INFORMING = tuple(PURPOSE_CODE[purpose] for purpose in PURPOSES if purpose not in UNSEEN_BY_BELIEFS)
 
 
 def run_created(run: str, config: RunConfig) -> dict[str, Any]:
@@ -46,9 +43,6 @@ def run_created(run: str, config: RunConfig) -> dict[str, Any]:
 def run_info(state: RunState) -> dict[str, Any]:
     table = state.book.tickets
     states = np.bincount(table["state"], minlength=3)
-    judged = (table["state"] == TicketState.REPORTED) & np.isin(table["purpose"], INFORMING)
-    informative = int(np.count_nonzero(table["informative"][judged] == 1))
-    num_judged = int(np.count_nonzero(judged))
     statuses = state.ledger.statuses
     alarms = [*state.alarms.values(), *quarantine_alarms(state), *regression_alarms(state)]
     suspects, num_suspects = find_suspects(state, LISTED_AT_MOST)
@@ -65,12 +59,7 @@ def run_info(state: RunState) -> dict[str, Any]:
         "tickets": {"open": int(states[0]), "reported": int(states[1]), "void": int(states[2])},
         "rollouts": {"issued": int(table["group_size"].sum()), **statuses},
         "tokens": state.ledger.to_json()["tokens"],
-        "informative": {
-            "groups": informative,
-            "reported_groups": num_judged,
-            "rate": informative / num_judged if num_judged else None,
-            "disagreements": int(np.count_nonzero(table["disagrees"][judged])),
-        },
+        "informative": informative_counts(state),
         "refill": _refill_summary(state),
         "states": lifecycle_counts(state),
         "alarms": alarms[:LISTED_AT_MOST],
