@@ -12,13 +12,14 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import RedirectResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 
 from api import schemas
 from api.auth import ANY_KEY, Authentication, Guard, describe_keys, scopes_of
 from api.body_limit import BodyLimit
 from api.db.migrate import upgrade
 from api.db.session import create_database, lock_database
+from api.docs_page import docs_page
 from api.errors import install_error_handlers
 from api.keyring import Keyring
 from api.leases import Leases
@@ -85,9 +86,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         summary="Prompt selection for reinforcement learning from verifiable rewards",
         version="1",
         lifespan=lifespan,
-        docs_url=DOCS_PATH,
+        docs_url=None,
         redoc_url=None,
-        swagger_ui_oauth2_redirect_url=None,
     )
     app.state.ready, app.state.settings, app.state.capabilities = False, settings, list(CAPABILITIES)
     app.state.metrics = Metrics()
@@ -111,6 +111,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @app.get("/", include_in_schema=False, dependencies=[ANY_KEY])
     async def home() -> RedirectResponse:
         return RedirectResponse(DOCS_PATH)  # until there is a page
+
+    @app.get(DOCS_PATH, include_in_schema=False, dependencies=[ANY_KEY])
+    def docs() -> HTMLResponse:
+        return HTMLResponse(docs_page(app.openapi()))
 
     _describe(app, scopes_of(app.routes))
     return app
