@@ -4,7 +4,7 @@
 other content policy than every answer has. What it shows is the document's, escaped; programs read /openapi.json.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -115,7 +115,7 @@ _LIMITS = {
 }
 
 
-def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """Cells are HTML."""
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
