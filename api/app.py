@@ -7,19 +7,17 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from api import schemas
-from api.auth import ANY_KEY, Authentication, Guard, describe_keys, scopes_of
+from api.auth import ANY_KEY, Authentication, scopes_of
 from api.body_limit import BodyLimit
 from api.db.migrate import upgrade
 from api.db.session import create_database, lock_database
 from api.docs_page import docs_page
+from api.document import install_document
 from api.errors import install_error_handlers
 from api.keyring import Keyring
 from api.leases import Leases
@@ -116,23 +114,5 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     def docs() -> HTMLResponse:
         return HTMLResponse(docs_page(app.openapi()))
 
-    _describe(app, scopes_of(app.routes))
+    install_document(app, scopes_of(app.routes))
     return app
-
-
-def _describe(app: FastAPI, scopes: dict[tuple[str, str], Guard]) -> None:
-    """Adds to the OpenAPI document the bodies that endpoints parse by themselves, and the keys."""
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-            components = document.setdefault("components", {}).setdefault("schemas", {})
-            schema = schemas.ReportRequest.model_json_schema(ref_template="#/components/schemas/{model}")
-            components |= schema.pop("$defs", {})
-            components["ReportRequest"] = schema
-            components["ErrorBody"] = schemas.ErrorBody.model_json_schema()
-            describe_keys(document, scopes)
-            app.openapi_schema = document
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]

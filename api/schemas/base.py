@@ -14,7 +14,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
 PromptKey = Annotated[str, StringConstraints(min_length=1, max_length=MAX_KEY_LENGTH)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)]
-Seconds = Annotated[float, Field(allow_inf_nan=False, ge=0)]
+Seconds = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e9)]  # 31 years, so that no sum leaves the doubles
 Count = Annotated[int, Field(ge=0, le=2**53)]
 PurposeName = Literal["train", "audit", "probe", "heldout", "control"]
 VoidName = Literal["stale", "error", "surplus", "lost", "never_started"]
