@@ -30,7 +30,13 @@ from schemathesis.specs.openapi.checks import (
 
 CALLS = max(10, settings().max_examples // 10)  # of each operation
 CHAINS = max(6, settings().max_examples // 10)  # of calls that go on with what others answered
-NAMES = {"pool": ("p", "q", "none"), "run": ("r", "ended", "none"), "index": (0, 1, 9), "key": ("p001", "a/b", "none")}
+AnyCase = Case[Any]
+NAMES: dict[str, tuple[Any, ...]] = {
+    "pool": ("p", "q", "none"),
+    "run": ("r", "ended", "none"),
+    "index": (0, 1, 9),
+    "key": ("p001", "a/b", "none"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +60,7 @@ def _furnish(http: Http) -> None:
 
 
 @schemathesis.check
-def no_failure_inside(ctx: CheckContext, response: Response, case: Case) -> None:
+def no_failure_inside(ctx: CheckContext, response: Response, case: AnyCase) -> None:
     # 501 says which part of the contract is not built.
     assert response.status_code < 500 or response.status_code == 501, response.text
 
@@ -85,7 +91,7 @@ def test_made_up_calls_are_answered_as_the_document_says(schema: Any, url: str, 
 
     @settings(max_examples=CALLS, deadline=None, suppress_health_check=list(HealthCheck))
     @given(case=allowed | forbidden, data=st.data())
-    def calls(case: Case, data: st.DataObject) -> None:
+    def calls(case: AnyCase, data: st.DataObject) -> None:
         _aim(case, data)
         case.call_and_validate(base_url=url, checks=CHECKS)
 
@@ -94,10 +100,10 @@ def test_made_up_calls_are_answered_as_the_document_says(schema: Any, url: str, 
 
 def test_calls_that_go_on_with_what_others_answered_are_answered_so_too(schema: Any, url: str) -> None:
     class Calls(schema.as_state_machine()):  # type: ignore[misc]
-        def get_call_kwargs(self, case: Case) -> dict[str, Any]:
+        def get_call_kwargs(self, case: AnyCase) -> dict[str, Any]:
             return {"base_url": url}
 
-        def validate_response(self, response: Response, case: Case, **_: Any) -> None:
+        def validate_response(self, response: Response, case: AnyCase, **_: Any) -> None:
             case.validate_response(response, checks=CHECKS)
 
     checked = list(HealthCheck)
@@ -107,14 +113,14 @@ def test_calls_that_go_on_with_what_others_answered_are_answered_so_too(schema: 
     )
 
 
-def _aim(case: Case, data: st.DataObject) -> None:
+def _aim(case: AnyCase, data: st.DataObject) -> None:
     """Puts names that exist in place of those made up, so that calls get past them; what is wrong on purpose stays."""
     assert case.meta is not None
     wrong = {location for location, part in case.meta.components.items() if part.mode is GenerationMode.NEGATIVE}
     if ParameterLocation.PATH not in wrong:
         for name in case.path_parameters:
             case.path_parameters[name] = data.draw(st.sampled_from(NAMES[name]))
-    body = case.body
+    body: Any = case.body
     if ParameterLocation.BODY not in wrong and isinstance(body, dict):
         if "pool" in body:
             body["pool"] = data.draw(st.sampled_from(NAMES["pool"]))
