@@ -116,6 +116,13 @@ class ReportFormat(StrEnum):
     HTML = "html"
 
 
+class SplitName(StrEnum):
+    """Splits of a pool."""
+
+    TRAIN = "train"
+    HELDOUT = "heldout"
+
+
 @app.command()
 def version() -> None:
     """Print the installed version."""
@@ -239,6 +246,46 @@ def backup(
         typer.echo(copy_database(_settings(database_url=database_url), file))
     except ServiceError as error:
         _fail(str(error))
+
+
+@app.command("import")
+def import_prompts(
+    pool: Annotated[str, typer.Argument(help="Name of the pool; made if there is none.")],
+    path: Annotated[Path, typer.Argument(help="A data set's folder, or a Parquet, Arrow, JSONL, JSON or CSV file.")],
+    layout: Annotated[
+        str | None, typer.Option(help="What the columns mean; by default their names say it. See docs/pools.md.")
+    ] = None,
+    split: Annotated[
+        SplitName | None, typer.Option(help="train or heldout, for all rows; by default the names say it.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Mark absent what this data set does not have.")] = False,
+    server: ServerUrl = None,
+) -> None:
+    """Import a data set's prompts into a pool; say what was merged, linked and rejected."""
+    from trainer.importing.command import import_command
+    from trainer.importing.layouts import Layout
+
+    if layout is not None and layout not in list(Layout):
+        _fail(f"--layout {layout}: known are {', '.join(Layout)}")
+    chosen = None if layout is None else Layout(layout)
+    with _asking(server) as client:
+        done = import_command(
+            client, pool, path, layout=chosen, split=None if split is None else split.value, replace=replace
+        )
+    if done.received and done.rejected == done.received:
+        _fail("every row was rejected")
+
+
+@app.command()
+def export(
+    pool: Annotated[str, typer.Argument(help="Name of the pool.")],
+    file: Annotated[Path, typer.Argument(help="Ends in .parquet, .csv or .jsonl.")],
+    run: Annotated[str | None, typer.Option(help="Add what this run knows of each prompt.")] = None,
+    server: ServerUrl = None,
+) -> None:
+    """Write all prompts of a pool to a file, which can be imported again."""
+    with _asking(server) as client:
+        typer.echo(f"export  {client.export_prompts(pool, file, run=run)}")
 
 
 @app.command()

@@ -7,24 +7,25 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.openapi.utils import get_openapi
-from fastapi.responses import RedirectResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 
-from api import schemas
-from api.auth import ANY_KEY, Authentication, Guard, describe_keys, scopes_of
+from api.auth import ANY_KEY, Authentication, scopes_of
 from api.body_limit import BodyLimit
 from api.db.migrate import upgrade
 from api.db.session import create_database, lock_database
+from api.docs_page import docs_page
+from api.document import install_document
 from api.errors import install_error_handlers
 from api.keyring import Keyring
 from api.leases import Leases
+from api.metrics import Metrics, RequestMetrics
 from api.request_ids import HEADER as REQUEST_ID_HEADER
 from api.response_headers import DOCS_PATH, ResponseHeaders
 from api.routes import batches, costs, health, pools, progress, reading, reports, runs
+from api.run_metrics import RunMetrics
 from api.service import RunService
 from api.settings import Settings, is_loopback
 from api.store import RunStore
@@ -71,6 +72,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             service = RunService(RunStore(database, leases))
             await service.start()
             stack.push_async_callback(service.stop)
+            app.state.metrics.watch(database)
+            app.state.metrics.registry.register(RunMetrics(service.standings))
             app.state.database, app.state.keyring, app.state.service = database, keyring, service
             app.state.ready = True
             yield
@@ -81,12 +84,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         summary="Prompt selection for reinforcement learning from verifiable rewards",
         version="1",
         lifespan=lifespan,
-        docs_url=DOCS_PATH,
+        docs_url=None,
         redoc_url=None,
-        swagger_ui_oauth2_redirect_url=None,
     )
     app.state.ready, app.state.settings, app.state.capabilities = False, settings, list(CAPABILITIES)
-    app.state.metrics = health.new_registry()
+    app.state.metrics = Metrics()
     # From the inside out: who is calling is known before anything of a body is read.
     app.add_middleware(BodyLimit, max_body_bytes=settings.max_body_bytes, max_import_bytes=settings.max_import_bytes)
     app.add_middleware(Authentication, cors_origins=settings.cors_origins)
@@ -99,6 +101,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             expose_headers=[REQUEST_ID_HEADER, "Retry-After"],
         )
     app.add_middleware(ResponseHeaders)
+    app.add_middleware(RequestMetrics, metrics=app.state.metrics)
     install_error_handlers(app)
     for router in ROUTERS:
         app.include_router(router)
@@ -107,23 +110,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def home() -> RedirectResponse:
         return RedirectResponse(DOCS_PATH)  # until there is a page
 
-    _describe(app, scopes_of(app.routes))
+    @app.get(DOCS_PATH, include_in_schema=False, dependencies=[ANY_KEY])
+    def docs() -> HTMLResponse:
+        return HTMLResponse(docs_page(app.openapi()))
+
+    install_document(app, scopes_of(app.routes))
     return app
-
-
-def _describe(app: FastAPI, scopes: dict[tuple[str, str], Guard]) -> None:
-    """Adds to the OpenAPI document the bodies that endpoints parse by themselves, and the keys."""
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-            components = document.setdefault("components", {}).setdefault("schemas", {})
-            schema = schemas.ReportRequest.model_json_schema(ref_template="#/components/schemas/{model}")
-            components |= schema.pop("$defs", {})
-            components["ReportRequest"] = schema
-            components["ErrorBody"] = schemas.ErrorBody.model_json_schema()
-            describe_keys(document, scopes)
-            app.openapi_schema = document
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]

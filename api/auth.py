@@ -27,12 +27,11 @@ from api.db.session import write
 from api.errors import ApiError, ForeignOrigin, MissingScope, UnknownRun, error_response, no_pool, no_run
 from api.keyring import Keyring
 from api.keys import EVERYTHING, Access, Scope
-from api.response_headers import DOCS_PATH
 from api.routes.answers import service_of
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # for probes, which have no keys and learn nothing
 # Routes of the framework's own, which can state no scope: any key opens them.
-FRAMEWORK_PATHS = frozenset({DOCS_PATH, "/openapi.json"})
+FRAMEWORK_PATHS = frozenset({"/openapi.json"})
 # What paths may name. Bindings look at `pool` and `run`: under another name either of them would slip by.
 PATH_PARAMETERS = frozenset({"index", "key", "pool", "run"})
 TARGET_CHARACTERS = 200  # of a name in the trail; those that exist are shorter

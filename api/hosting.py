@@ -24,6 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from api.db.runs import StoredRun
 from api.errors import Busy, NotOwner, ServiceError
+from api.run_metrics import Standing
 from api.store import Checkpoints, RunArchive, RunStore
 from selector.engine import RunEngine
 from selector.errors import SelectorError
@@ -101,6 +102,8 @@ class RunHost:
         self._engine: RunEngine | None = None
         self._token = 0  # that the engine was loaded under
         self._saved_seq = 0
+        self._saved_at: float | None = None  # unix seconds; of a snapshot that this process made
+        self._written_at = 0.0  # unix seconds of the last commit
         self._copy: RunEngine | None = None  # of a run that another server owns
         self._copied_s = 0.0  # when it last followed the log, by the monotonic clock
         self._waiting: deque[_Asked] = deque()
@@ -126,6 +129,13 @@ class RunHost:
         """Whether a ticket of the run, if it is in memory, has a deadline that has passed."""
         engine = self._engine
         return engine is not None and engine.state.book.next_deadline <= now
+
+    def standing(self) -> Standing:
+        """For figures that are shown: the state may be one event ahead of the rest."""
+        engine = self._engine
+        state = None if engine is None else engine.state
+        unsaved = 0 if state is None else state.seq - self._saved_seq
+        return Standing(self.run.name, state, len(self._waiting), unsaved, self._saved_at, self._written_at)
 
     def close(self) -> None:
         """Stores a snapshot, so that the next start has no log to replay. Call it once nothing is submitted any
@@ -168,6 +178,7 @@ class RunHost:
                     results.append((asked.future, None, error))
             if work.added:
                 self._store.append(self.run, engine, work.added, work.checkpoints, work.now, token=self._token)
+                self._written_at = work.now
                 self._snapshot_when_due(engine, work.now)
             else:
                 self._store.confirm(self.run, self._token)
@@ -236,6 +247,7 @@ class RunHost:
             self._saved_seq = engine.state.seq
             try:
                 self._store.save(self.run, engine, now, token=self._token)
+                self._saved_at = now
             except (SQLAlchemyError, NotOwner) as error:
                 # Nothing depends on it but the length of the next start; the events are stored and must be answered.
                 logger.error("run %s: no snapshot at event %d: %s", self.run.name, self._saved_seq, error)

@@ -24,12 +24,7 @@ SECURITY_HEADERS: Mapping[str, str] = {
 STATE_AGE_S: ContextVar[float | None] = ContextVar("state_age_s", default=None)
 STATE_AGE = "Midband-State-Age"
 
-# The page of FastAPI: it loads Swagger's script and style from where FastAPI says, and has a script of its own inside.
 DOCS_PATH = "/docs"
-DOCS_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' https://cdn.jsdelivr.net; style-src 'unsafe-inline' "
-    "https://cdn.jsdelivr.net; img-src data: https://fastapi.tiangolo.com; connect-src 'self'; frame-ancestors 'none'"
-)
 
 
 class ResponseHeaders:
@@ -46,8 +41,6 @@ class ResponseHeaders:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                if scope["path"] == DOCS_PATH and message["status"] == 200:
-                    headers["Content-Security-Policy"] = DOCS_POLICY
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
                 if (age_s := STATE_AGE_S.get()) is not None:

@@ -24,6 +24,7 @@ from api.db.session import read
 from api.errors import NotAvailable, NotOwner, RunConflict, ServiceError, UnknownRun, no_run
 from api.hosting import Command, RunHost, Work
 from api.response_headers import STATE_AGE_S
+from api.run_metrics import Standing
 from api.store import RunStore
 from selector.errors import RunComplete, SelectorError, UnknownBatch
 from selector.frozen import ALL_THAT_IS_READ, frozen
@@ -61,6 +62,10 @@ class RunService:
         await asyncio.to_thread(self._executor.shutdown)
         for host in self._hosts.values():
             await asyncio.to_thread(host.close)
+
+    def standings(self) -> list[Standing]:
+        """Where every run stands that was asked for, for figures. From any thread."""
+        return [host.standing() for host in list(self._hosts.values())]
 
     async def create_run(self, request: schemas.RunRequest) -> tuple[dict[str, Any], bool]:
         """The answer, and whether the run is new. Raises UnknownPool, UnknownConfig, RunConflict."""

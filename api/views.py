@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from api.informative import informative_counts
 from api.measuring import costs
 from api.regressions import regression_alarms
 from api.stages import LISTED_AT_MOST, lifecycle_counts, quarantine_alarms, state_names
@@ -41,9 +42,6 @@ def run_created(run: str, config: RunConfig) -> dict[str, Any]:
 def run_info(state: RunState) -> dict[str, Any]:
     table = state.book.tickets
     states = np.bincount(table["state"], minlength=3)
-    judged = table["state"] == TicketState.REPORTED
-    informative = int(np.count_nonzero(table["informative"][judged] == 1))
-    num_judged = int(np.count_nonzero(judged))
     statuses = state.ledger.statuses
     alarms = [*state.alarms.values(), *quarantine_alarms(state), *regression_alarms(state)]
     suspects, num_suspects = find_suspects(state, LISTED_AT_MOST)
@@ -60,12 +58,7 @@ def run_info(state: RunState) -> dict[str, Any]:
         "tickets": {"open": int(states[0]), "reported": int(states[1]), "void": int(states[2])},
         "rollouts": {"issued": int(table["group_size"].sum()), **statuses},
         "tokens": state.ledger.to_json()["tokens"],
-        "informative": {
-            "groups": informative,
-            "reported_groups": num_judged,
-            "rate": informative / num_judged if num_judged else None,
-            "disagreements": int(np.count_nonzero(table["disagrees"][judged])),
-        },
+        "informative": informative_counts(state),
         "refill": _refill_summary(state),
         "states": lifecycle_counts(state),
         "alarms": alarms[:LISTED_AT_MOST],

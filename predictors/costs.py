@@ -17,6 +17,7 @@ from predictors.log_cost import CATEGORY_COLUMNS, Expected, LogCost, longest_of,
 Quantity = Literal["tokens", "seconds"]
 QUANTITIES: tuple[Quantity, ...] = ("tokens", "seconds")
 
+LAST_VERSION = 2**31 - 1  # that is told apart: four bytes a row; later ones count as this one
 BLOCK_ROWS = 8192
 """Rows read at once: a dozen float64 buffers of this length fit in a second-level cache."""
 
@@ -81,7 +82,7 @@ class Costs:
             if measured.size:
                 rows_U, place_R = np.unique(costs.rows_R[measured], return_inverse=True)
                 version_U = np.zeros(rows_U.size, np.int64)
-                np.maximum.at(version_U, place_R, costs.version_R[measured])
+                np.maximum.at(version_U, place_R, np.minimum(costs.version_R[measured], LAST_VERSION))
                 self._models[quantity].observe(
                     rows_U,
                     self._category_N[rows_U],
@@ -91,7 +92,7 @@ class Costs:
                     np.log(cost_R[measured].astype(np.float64)),
                     costs.truncated_R[measured],
                 )
-        np.maximum.at(self._last_N, costs.rows_R, costs.version_R.astype(np.int32))
+        np.maximum.at(self._last_N, costs.rows_R, np.minimum(costs.version_R, LAST_VERSION).astype(np.int32))
         self._last_call = max(newest, self._last_call)
 
     def mean(self, quantity: Quantity, version: int, rows: IntArray | None = None) -> FloatArray | None:
@@ -117,7 +118,7 @@ class Costs:
         for start in range(0, size, BLOCK_ROWS):
             block = slice(start, start + BLOCK_ROWS)
             at: IntArray | slice = block if rows is None else rows[block]
-            lag_N = np.maximum(version - self._last_N[at], 0)
+            lag_N = np.maximum(min(version, LAST_VERSION) - self._last_N[at], 0)
             cost_N[block] = cost(model.expected(at, self._category_N[at], lag_N.astype(np.float64)))
         return np.minimum(cost_N, model.largest, out=cost_N)
 

@@ -451,7 +451,7 @@ class _Items(BaseModel, Generic[AnswerT]):
     items: list[AnswerT]
 
 
-def _request(model: type[schemas.Request], values: Mapping[str, object]) -> bytes:
+def _request(model: type[schemas.Body], values: Mapping[str, object]) -> bytes:
     """The body of a request with only what the caller gave: what is left out stays the service's to choose."""
     try:
         return model.model_validate(values).model_dump_json(exclude_unset=True).encode()

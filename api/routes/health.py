@@ -1,19 +1,12 @@
 """Endpoints for those who run the service: alive, ready, metrics, version.
 
-`create_app` mounts the router. It expects on `app.state`: `ready` (bool, false while recovering), `metrics` (a
-Prometheus registry) and `capabilities` (names of what is built).
+`create_app` mounts the router. It expects on `app.state`: `ready` (bool, false while recovering), `metrics`
+(`api.metrics.Metrics`) and `capabilities` (names of what is built).
 """
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    GCCollector,
-    PlatformCollector,
-    ProcessCollector,
-    generate_latest,
-)
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from api.auth import ANY_KEY, NO_KEY, READ_ALL
 from api.schemas import CONTRACT, VersionInfo
@@ -38,7 +31,7 @@ def readyz(request: Request) -> JSONResponse:
 @router.get("/metrics", response_class=Response, dependencies=[READ_ALL])
 def metrics(request: Request) -> Response:
     """The service's figures in Prometheus' text format."""
-    return Response(generate_latest(request.app.state.metrics), media_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(request.app.state.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/version", response_model=VersionInfo, dependencies=[ANY_KEY])
@@ -47,12 +40,3 @@ def version(request: Request) -> VersionInfo:
     return VersionInfo(
         version=installed_version(), contract=CONTRACT, capabilities=list(request.app.state.capabilities)
     )
-
-
-def new_registry() -> CollectorRegistry:
-    """A registry of one app's own, with the figures of its process. The library's global one would mix apps up."""
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    GCCollector(registry=registry)
-    return registry

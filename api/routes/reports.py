@@ -25,7 +25,7 @@ async def report(request: Request, run: str) -> Json:
 def _parse(body: bytes) -> schemas.ReportRequest:
     """In a thread: a report of a large batch takes longer to read than the event loop may be held."""
     try:
-        return schemas.ReportRequest.model_validate_json(body)
+        return schemas.ReportRequest.model_validate_json(body, strict=True)
     except ValidationError as error:
         raise RequestValidationError(
             [{**problem, "loc": ("body", *problem["loc"])} for problem in error.errors(include_url=False)]

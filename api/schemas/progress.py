@@ -17,14 +17,14 @@ class StepCosts(Request):
     accelerator, driver, versions, model, length limits; it is no part of what makes a step sent twice the same.
     """
 
-    accelerators: Annotated[float, Field(allow_inf_nan=False, ge=0)] | None = None
+    accelerators: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e9)] | None = None
     generation_s: Seconds | None = None
     scoring_s: Seconds | None = None
     update_s: Seconds | None = None
     weight_sync_s: Seconds | None = None
     idle_s: Seconds | None = None
     environment_s: dict[str, Seconds] | None = None
-    energy_j: Annotated[float, Field(allow_inf_nan=False, ge=0)] | None = None
+    energy_j: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e18)] | None = None
     peak_memory_bytes: dict[str, Count] | None = None
     replay_tokens: Count | None = None
     overhead_tokens: Count | None = None

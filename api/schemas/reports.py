@@ -4,16 +4,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from api.schemas.base import MAX_GROUP_SIZE, MAX_GROUPS_PER_REPORT, Answer, Count, Finite, Request, Seconds, VoidName
+from api.schemas.base import MAX_GROUP_SIZE, MAX_GROUPS_PER_REPORT, Answer, Body, Count, Finite, Seconds, VoidName
 
 
-class Completion(Request):
+class Completion(Body):
     text: str | None = None
     token_ids: list[int] | None = None
     logprobs: list[Finite] | None = None
 
 
-class RolloutReport(Request):
+class RolloutReport(Body):
     """One rollout. `outcome` in [0, 1] drives the pass rate; `reward`, by default the same, is what is optimised."""
 
     n: int | None = Field(default=None, ge=0, lt=MAX_GROUP_SIZE)
@@ -29,7 +29,7 @@ class RolloutReport(Request):
     completion: Completion | None = None
 
 
-class GroupReport(Request):
+class GroupReport(Body):
     ticket: str = Field(min_length=1, max_length=400)
     attempt: int | None = Field(default=None, ge=1)
     final: bool = False
@@ -44,7 +44,7 @@ class GroupReport(Request):
         return self
 
 
-class ReportRequest(Request):
+class ReportRequest(Body):
     policy_version: int | None = None
     branch: Count | None = None
     groups: list[GroupReport] = Field(min_length=1, max_length=MAX_GROUPS_PER_REPORT)

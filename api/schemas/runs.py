@@ -186,6 +186,8 @@ class RolloutCounts(Answer):
 
 
 class InformativeCounts(Answer):
+    """Groups of the purposes train, audit and probe; held-out and control groups are counted nowhere here."""
+
     groups: int
     reported_groups: int
     rate: float | None

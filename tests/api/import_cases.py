@@ -87,3 +87,8 @@ def assert_stored_agrees(engine: Engine) -> None:
         if p.question_hash and not p.absent:
             splits.setdefault(p.question_hash, set()).add(p.split)
     assert all(len(found) == 1 for found in splits.values())
+
+
+def revision_of(engine: Engine) -> int:
+    with read(engine) as connection:
+        return get_pool(connection, "p").revision

@@ -21,6 +21,7 @@ ANY, NONE = "any key", "no key"
 # Every route, and what it asks for. A new one is added here on purpose.
 ROUTES = {
     ("/", "get"): ANY,
+    ("/docs", "get"): ANY,
     ("/healthz", "get"): NONE,
     ("/readyz", "get"): NONE,
     ("/metrics", "get"): READ,

@@ -1,5 +1,6 @@
 """The contract as the service describes it: every path is there, and what it answers is what it says it answers."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from api import schemas
+from api.docs_page import docs_page
 from tests.api.harness import Http, Json, answered, group, held_out, ids_of, in_process, prompts
 
 CONTRACT = {
@@ -76,6 +78,17 @@ def test_every_path_of_the_contract_is_described(document: Json) -> None:
     assert not set(described) - set(CONTRACT), "paths that the contract does not have"
 
 
+def test_what_a_page_shows_of_a_document_is_escaped() -> None:
+    sly = "<script>1</script>"
+    call = {"operationId": sly, "description": sly, "responses": {"200": {"description": sly}}}
+    item = {"get": {**call, "parameters": [{"name": sly, "in": sly, "schema": {"type": sly, "pattern": sly}}]}}
+    document = {"info": {"title": sly, "version": sly, "summary": sly}, "paths": {sly: item}}
+    schemas = {sly: {"description": sly, "properties": {sly: {"description": sly, "enum": [sly]}}}}
+    page = docs_page({**document, "components": {"schemas": schemas}})
+    assert "<script" not in page
+    assert page.count("&lt;script") > 10
+
+
 def test_every_reference_leads_somewhere(document: Json) -> None:
     def references(value: object) -> Iterator[str]:
         if isinstance(value, dict):
@@ -110,10 +123,17 @@ def test_operations_are_named_apart(document: Json) -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_page_of_the_document_is_there(http: Http) -> None:
+def test_the_page_of_the_document_describes_every_call_and_object(http: Http, document: Json) -> None:
     page = http.send("GET", "/docs")
     assert page.status_code == 200
     assert "openapi.json" in page.text
+    anchors = set(re.findall(r'id="([^"]*)"', page.text))
+    assert set(re.findall(r'href="#([^"]*)"', page.text)) <= anchors
+    for path, item in document["paths"].items():
+        for method, call in item.items():
+            assert f"<code>{method.upper()} {path}</code>" in page.text
+            assert f"call-{call['operationId']}" in anchors
+    assert {f"object-{name}" for name in document["components"]["schemas"]} <= anchors
     assert http.send("GET", "/").is_redirect
 
 

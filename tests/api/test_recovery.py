@@ -288,12 +288,12 @@ def test_deadlines_that_passed_while_the_service_was_down_have_passed(sqlite_url
         }  # fmt: skip
 
 
-def test_new_limits_apply_after_a_restart(sqlite_url: str) -> None:
-    with in_process(sqlite_url) as http:
+def test_new_limits_apply_after_a_restart(database_url: str) -> None:
+    with in_process(database_url) as http:
         http.pool(letters("ab"))
         http.run()
     body = b'{"index": 0, "size": 1, "policy_version": 0}' + b" " * 2_000
-    with in_process(sqlite_url, max_body_bytes=1_024) as http:
+    with in_process(database_url, max_body_bytes=1_024) as http:
         refused(http.send("POST", f"{RUN}/batches", body), 413, "body_too_large", "1024")
-    with in_process(sqlite_url, max_body_bytes=4_096) as http:
+    with in_process(database_url, max_body_bytes=4_096) as http:
         assert http.send("POST", f"{RUN}/batches", body).status_code == 200

@@ -328,3 +328,14 @@ def test_a_prompt_whose_rollouts_are_all_cut_off_is_paid_for_up_to_the_limit_onl
     assert 450.0 < mean_N[0] <= 512.0
     assert longest_N.max() <= 512.0
     assert mean_N[1] < 300.0
+
+
+def test_versions_beyond_four_bytes_count_as_the_last_that_is_told_apart() -> None:
+    made, same = Costs(), Costs()
+    for costs, version in ((made, 2**53), (same, 2**31 - 1)):
+        costs.resize(np.zeros(3, np.int32))
+        costs.observe(rollouts([0, 1], [100.0, 200.0], version=5))
+        costs.observe(rollouts([0], [300.0], version=version))
+        costs.observe(rollouts([0], [400.0], version=version))
+    assert np.array_equal(known(made, 2**53), known(same, 2**31 - 1))
+    assert np.isfinite(known(made, 5)).all()
