@@ -84,6 +84,8 @@ def _presets(constants: Constants) -> Iterator[Arm]:
             yield Arm(name=name, policy=_policy(name), constants=constants, group_size=size)
     for name, wave in (("speed", WaveConfig(rule="screen", first=4)), ("ar3po", PRESETS["ar3po"].config.wave)):
         yield Arm(name=f"{name}, 4 + 4", policy=replace(_policy(name), wave=wave), constants=constants)
+    features = replace(_policy("midband"), estimator="features")
+    yield Arm(name="midband, told the labels of adarft", policy=features, constants=constants)
     yield Arm(name="adarft, told the truth", policy=_policy("adarft"), constants=constants, told=True)
     yield Arm(
         name="midband, weights applied", policy=_policy("midband"), constants=constants, weights="horvitz_thompson"
