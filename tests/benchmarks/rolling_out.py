@@ -85,7 +85,7 @@ def whole_groups(engine: RunEngine, first: int, outcome_KG: np.ndarray, size_K: 
     One list stands for all groups of a size in each column that is the same in all of them.
     """
     config, version = engine.state.config, engine.state.policy_version
-    groups, alike = list[GroupEvidence](), dict[int, dict[str, list[Any]]]()
+    groups, alike = list[GroupEvidence](), dict[int, dict[str, Any]]()
     for place, (outcomes, size) in enumerate(zip(outcome_KG.astype(float).tolist(), size_K.tolist(), strict=True)):
         if size not in alike:
             ok, zeros, nones = [int(RolloutStatus.OK)] * size, [0] * size, [None] * size

@@ -34,7 +34,7 @@ LEFT_OUT = {
     "pcl",  # has no value network here, and chooses by nothing else
 }
 POWERS, FLOORS = (1.0, 2.0, 4.0, 8.0, 16.0), (0.05, 0.2)
-VARIED = ("uniform", "midband", "band", "mopps")
+VARIED = ("uniform", "midband", "dps", "dots")  # with those that come next to midband
 RATES = ("own", "category", "everyone")
 
 

@@ -19,6 +19,7 @@ SHOWN = (
     "dapo",
     "speed",
 )  # curves; every case has its line on the right
+TICKS = (30, 50, 75, 100, 150, 200, 300)  # thousand rollouts
 SMOOTHED_STEPS = 10  # over which the picture averages the informative share
 WEIGHTS = ("second_moment", "second_moment_predicted", "second_moment_knowing", "second_moment_bound")
 
@@ -32,8 +33,11 @@ def show_overview(figures: Sequence[Figure], compared_with: Mapping[str, str], t
         value = found[case, middle].value
         return float("inf") if value is None else value
 
-    table = Table("case", *(f"1,000 rollouts to {target:g}" for target in targets))
-    for name in ("informative /100", "rollouts a step", "held-out", "longest wait", "never drawn", "audit error"):
+    table = Table(title="thousand rollouts to a held-out pass rate, and what else came of it")
+    table.add_column("case", no_wrap=True)
+    for target in targets:
+        table.add_column(f"to {target:g}", no_wrap=True)
+    for name in ("informative /100", "a step", "held-out", "longest wait", "never drawn", "audit error", "seeds"):
         table.add_column(name, justify="right")
     for case in sorted(compared_with, key=last):
         spent = [found[case, f"rollouts_to_{target:g}"] for target in targets]
@@ -46,6 +50,7 @@ def show_overview(figures: Sequence[Figure], compared_with: Mapping[str, str], t
             _number(found[case, "longest_wait"].value, 1.0, "{:.0f}"),
             _number(found[case, "never_drawn"].value, 1.0, "{:.1f}"),
             _number(found[case, "audit_error_uniform"].value, 1.0, "{:+.4f}"),
+            str(spent[0].seeds),
         )
     console = Console()
     console.width = max(console.width, 150)
@@ -74,12 +79,13 @@ def draw_picture(results: Mapping[str, Sequence[Closed]], path: Path, *, target:
 
     mpl.use("agg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import NullLocator
 
     figure, axes = plt.subplots(
         1, 3, figsize=(14, max(4.4, 0.22 * len(results))), layout="constrained", width_ratios=[1, 1, 1.1]
     )
     shown = [name for name in SHOWN if name in results]
-    colours = dict(zip(shown, mpl.colormaps["tab10"].colors, strict=False))
+    colours = {name: mpl.colormaps["tab10"](place) for place, name in enumerate(shown)}
     furthest = max(run.rollouts_T.sum() for run in results["uniform"])
     for name in shown:
         runs = results[name]
@@ -122,7 +128,9 @@ def draw_picture(results: Mapping[str, Sequence[Closed]], path: Path, *, target:
                 color="0.45",
             )
     axes[2].set_yticks(range(len(order)), order, fontsize=7)
-    axes[2].set(xscale="log", xlabel=f"thousand rollouts to a held-out pass rate of {target:g}")
+    axes[2].set(xscale="log", ylim=(-0.7, len(order) - 0.3), xlabel=f"thousand rollouts to a held-out pass rate of {target:g}")
+    axes[2].set_xticks(TICKS, [str(tick) for tick in TICKS], fontsize=8)
+    axes[2].xaxis.set_minor_locator(NullLocator())
     axes[2].grid(axis="x", which="both", color="0.9", linewidth=0.5)
     figure.suptitle("A simulated learner under each preset: mean and range over seeds", fontsize=10)
     figure.savefig(path, dpi=110)
