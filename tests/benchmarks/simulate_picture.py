@@ -128,7 +128,8 @@ def draw_picture(results: Mapping[str, Sequence[Closed]], path: Path, *, target:
                 color="0.45",
             )
     axes[2].set_yticks(range(len(order)), order, fontsize=7)
-    axes[2].set(xscale="log", ylim=(-0.7, len(order) - 0.3), xlabel=f"thousand rollouts to a held-out pass rate of {target:g}")
+    axes[2].set(xscale="log", ylim=(-0.7, len(order) - 0.3))
+    axes[2].set(xlabel=f"thousand rollouts to a held-out pass rate of {target:g}")
     axes[2].set_xticks(TICKS, [str(tick) for tick in TICKS], fontsize=8)
     axes[2].xaxis.set_minor_locator(NullLocator())
     axes[2].grid(axis="x", which="both", color="0.9", linewidth=0.5)

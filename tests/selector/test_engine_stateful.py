@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
+from predictors.base import Column
 from selector.config import BudgetConfig, ControllerConfig, Design, LifecycleConfig, Reads
 from selector.refill import RefillConfig
 from selector.refilling import last_refilled
@@ -46,6 +47,11 @@ several = st.lists(tickets, min_size=1, max_size=4)
 numbers = st.lists(st.integers(0, GROUP_SIZE - 1), min_size=1, max_size=GROUP_SIZE, unique=True)
 what_of_beliefs = st.sampled_from(["rewind", "rewind", "keep"])
 what_is_in_flight = st.sampled_from(["reissue", "reissue", "void"])
+
+
+def versions_of(column: Column) -> np.ndarray:
+    assert column.version_N is not None
+    return column.version_N
 
 
 class RunMachine(CheckedRun):
@@ -300,11 +306,11 @@ class RunMachine(CheckedRun):
         """
         version = self.state.policy_version + ahead
         before = self.state.signals.columns.get("value")
-        newer = [row for row in rows if before is None or before.version_N[row] < version]
+        newer = [row for row in rows if before is None or versions_of(before)[row] < version]
         self.session.push(version, value=dict.fromkeys(rows, value))
         column, known = self.state.signals.columns["value"], self.state.seq
         assert (column.value_N[newer] == value).all()
-        assert (column.version_N[rows] >= version).all()
+        assert (versions_of(column)[rows] >= version).all()
         self.session.push(version, value=dict.fromkeys(rows, value))
         assert self.state.seq == known
 
@@ -485,7 +491,7 @@ class RunMachine(CheckedRun):
         tickets = np.array([ticket for batch in ours for ticket in tickets_of(batch)], np.int64)
         usable = tickets[(table["informative"][tickets] == 1) & ~table["dropped"][tickets]]
         assert sorted((*standing.kept, *standing.surplus)) == sorted(usable.tolist())
-        audits = np.count_nonzero(table["purpose"][list(standing.kept)] == PURPOSE_CODE[Purpose.AUDIT])
+        audits = int(np.count_nonzero(table["purpose"][list(standing.kept)] == PURPOSE_CODE[Purpose.AUDIT]))
         assert len(standing.kept) <= max(standing.target, audits)
         assert not (table["purpose"][list(standing.surplus)] == PURPOSE_CODE[Purpose.AUDIT]).any()
         assert standing.informative <= standing.judged

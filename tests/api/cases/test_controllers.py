@@ -97,5 +97,5 @@ def test_adarft_draws_around_a_target_that_follows_the_pass_rate(http: Http) -> 
 
     # 0, then 0.5·tanh(1) = 0.381 of 390, then 0.762 of them; one place of each batch is for a revisit.
     assert http.info()["controlled"] == {"target": pytest.approx(tanh(1.0))}
-    for batch, nearest in zip(drawn, ({0, 1, 2, 3}, {13, 14, 15, 16}, {28, 29, 30, 31}), strict=True):
-        assert len(nearest & set(batch)) >= 3
+    for rows, nearest in zip(drawn, ({0, 1, 2, 3}, {13, 14, 15, 16}, {28, 29, 30, 31}), strict=True):
+        assert len(nearest & set(rows)) >= 3
