@@ -23,6 +23,7 @@ from selector.policies.presets import Preset
 from selector.policies.progress import Progress
 from selector.policies.prompt_replay import PromptReplay
 from selector.policies.shortfall import Shortfall
+from selector.policies.spending import SPENDING
 from selector.policies.staleness import Staleness
 from selector.policies.target import Target
 from selector.policies.uniform import Uniform
@@ -49,7 +50,7 @@ POLICIES: dict[str, type[Policy]] = {
     "insight": Insight,
     "prompt_replay": PromptReplay,
 }
-PRESETS: dict[str, Preset] = FIRST_PRESETS | CURRICULA
+PRESETS: dict[str, Preset] = FIRST_PRESETS | SPENDING | CURRICULA
 PARAMETERS = frozenset[str]().union(*(policy.parameters() for policy in POLICIES.values()))
 OPTIONAL = PARAMETERS - {"power"} | {"candidates", "lifecycle", "budget", "quotas", "per"}
 """Parts of a `PolicyConfig` that are None where they do not count."""

@@ -1,12 +1,10 @@
-"""Presets after methods that steer by difficulty, staleness or a schedule, and one more control.
+"""Presets after methods that steer by difficulty, staleness or a schedule.
 
 `policies` puts them beside those of `presets`. Values only; docs/presets.md says what each leaves out of its method.
 """
 
-from dataclasses import replace
-
 from selector.config import ControllerConfig, PolicyConfig
-from selector.policies.presets import UNIFORM, Preset
+from selector.policies.presets import Preset
 
 # The last group alone, and never tried at one half. The least prior there is.
 LAST_GROUP = {"prior_successes": 0.1, "prior_failures": 0.1}
@@ -144,12 +142,6 @@ CURRICULA: dict[str, Preset] = {
             source="Prompt Replay, arXiv 2603.21177",
             sentence="Fills up to three quarters of a batch with tried prompts nearest to one half, each after a "
             "pause of ten draws and at most fifteen times more, and draws the others alike.",
-        ),
-        Preset(
-            config=replace(UNIFORM, preset="random-equal-informative"),
-            source="equal-work control",
-            sentence="Draws prompts alike until as many groups were informative as in another run: what its "
-            "selection has to beat beyond a larger step.",
         ),
     )
 }

@@ -1,13 +1,13 @@
 """Named policies with every part spelt out: what a run gets when it names a preset and overrides nothing.
 
-Read by `api` to list and resolve presets. Values only.
+Here those that choose prompts by what is known of their pass rates, and the controls; `curricula` has those that steer
+by a schedule, `spending` those that choose how many rollouts a prompt gets. `policies` puts all of them together for
+`api`. Values only.
 """
 
 from dataclasses import dataclass, replace
 
-from selector.config import BudgetConfig, PolicyConfig
-from selector.refill import RefillConfig
-from selector.waves import WaveConfig
+from selector.config import ControllerConfig, PolicyConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,91 +191,11 @@ PRESETS: dict[str, Preset] = {
                 design="bernoulli",
                 easy_keep=0.5,
                 hard_keep=0.5,
+                controller=ControllerConfig(name="greso"),
             ),
-            source="GRESO, arXiv 2506.02177, with its first chances to keep",
+            source="GRESO, arXiv 2506.02177, without the dynamic sampling behind it",
             sentence="Walks through the prompts in random order and skips one with a chance that grows with every "
             "group in a row in which it was all right or all wrong.",
-        ),
-        Preset(
-            config=PolicyConfig(
-                preset="knapsack",
-                estimator="last_mean",
-                estimator_options={"prior_successes": 0.1, "prior_failures": 0.1},
-                utility="uniform",
-                power=1.0,
-                floor=1.0,
-                budget=BudgetConfig(rule="knapsack", low=2, high=128),
-            ),
-            source="Knapsack RL, arXiv 2509.25849, by the belief after each prompt's last group",
-            sentence="Draws every prompt alike, and gives more rollouts to those of which another one is more likely "
-            "to make the group informative, by what such a group is worth.",
-        ),
-        Preset(
-            config=PolicyConfig(
-                preset="duet",
-                estimator="discounted_beta",
-                estimator_options={
-                    "discount": 1.0,
-                    "process_noise": 0.0,
-                    "prior_successes": 1.0,
-                    "prior_failures": 1.0,
-                },
-                utility="uniform",
-                power=1.0,
-                floor=1.0,
-                budget=BudgetConfig(rule="neyman", low=2, high=32),
-            ),
-            source="DUET, arXiv 2605.08441: its allocation, by the spread of outcomes in place of its gradient signal",
-            sentence="Draws every prompt alike, and gives rollouts in proportion to the standard deviation of the "
-            "outcomes, by all groups so far.",
-        ),
-        Preset(
-            config=replace(UNIFORM, preset="speed", wave=WaveConfig(rule="screen", first=4)),
-            source="SPEED-RL, arXiv 2506.09016, with 4 + 20 rollouts as in its scripts",
-            sentence="Rolls out four answers to prompts drawn alike and the other twenty where the four differ.",
-            group_size=24,
-        ),
-        Preset(
-            config=replace(
-                UNIFORM, preset="pilot-commit", wave=WaveConfig(rule="pilot", first=16, low=0.125, high=0.75)
-            ),
-            source="Pilot-Commit, arXiv 2605.26606, after secondary sources; what is deferred comes back by chance",
-            sentence="Rolls out 16 pilots, skips above three quarters right, defers below an eighth, and commits 48 "
-            "more to the rest.",
-            group_size=64,
-        ),
-        Preset(
-            config=replace(UNIFORM, preset="ar3po", wave=WaveConfig(rule="until_success", first=4, step=4)),
-            source="AR3PO, arXiv 2509.25808; the sizes of waves and groups are ours, stored answers are not reused",
-            sentence="Rolls out four answers at a time to each prompt until one is right.",
-            group_size=16,
-        ),
-        Preset(
-            config=replace(UNIFORM, preset="reinforce-ada", wave=WaveConfig(rule="balanced", first=8, step=8, keep=4)),
-            source="Reinforce-Ada, arXiv 2510.04996, its balanced exit; what of a group is kept is the trainer's",
-            sentence="Rolls out eight answers at a time until two are right and two are wrong, 32 at most.",
-            group_size=32,
-        ),
-        Preset(
-            config=replace(
-                UNIFORM, preset="reinforce-ada-positive", wave=WaveConfig(rule="until_success", first=8, step=8)
-            ),
-            source="Reinforce-Ada, arXiv 2510.04996, its positive exit",
-            sentence="Rolls out eight answers at a time until one is right, 32 at most.",
-            group_size=32,
-        ),
-        Preset(
-            config=replace(UNIFORM, preset="aero", wave=WaveConfig(rule="rescue", first=8, step=2, ceiling=0.0)),
-            source="AERO, arXiv 2602.14338, its rescue; sizes are ours, and no prior makes up advantages",
-            sentence="Rolls out eight answers and, where none is right, two more at a time until one is.",
-            group_size=16,
-        ),
-        Preset(
-            config=replace(UNIFORM, preset="dapo", refill=RefillConfig()),
-            source="DAPO, arXiv 2503.14476, with the bounds of verl's recipe",
-            sentence="Draws prompts alike, drops groups that are all right or all wrong, and draws again until the "
-            "batch is full, ten times at most.",
-            group_size=16,
         ),
         Preset(
             config=replace(UNIFORM, preset="random-equal-rollouts"),
@@ -286,6 +206,12 @@ PRESETS: dict[str, Preset] = {
             config=replace(MIDBAND, preset="shuffled-scores", reads="shuffled"),
             source="equal-work control",
             sentence="Draws as unevenly as midband, by beliefs dealt out at random: what its scores have to beat.",
+        ),
+        Preset(
+            config=replace(UNIFORM, preset="random-equal-informative"),
+            source="equal-work control",
+            sentence="Draws prompts alike until as many groups were informative as in another run: what its "
+            "selection has to beat beyond a larger step.",
         ),
     )
 }

@@ -6,7 +6,9 @@
 
 and a group that is not all alike raises its own prompt by a·x, its category's skill by b·x and everybody's ability by
 c·x, x = p(1−p)·weight·(1 + noise·z), z standard normal, p the pass rate at the draw. So a prompt teaches most where its
-outcomes vary, and what it teaches reaches others through b and c; held-out prompts learn by these alone. Regressions
+outcomes vary, and what it teaches reaches others through b and c; held-out prompts learn by these alone. What a group
+teaches does not depend on how many rollouts it has, so methods of large groups pay for what counts for nothing here.
+Regressions
 are drawn from the seed before the run: at some steps a category's skill drops, whatever was trained.
 
 Axes: N prompts, H held-out prompts, C categories, K groups of one step.
@@ -41,6 +43,8 @@ HOPELESS = (-10.0, -6.0)
 BETWEEN = (-4.0, 4.0)
 MASTERED = (4.5, 7.0)
 CATEGORY_SD = 0.5  # log-odds by which categories differ at the start
+LABEL_ABILITY, LABEL_SD = 1.0, 1.0  # log-odds
+LABEL_ROLLOUTS = 128  # of a prompt; as many as AdaRFT (arXiv 2504.05520) takes
 
 
 @dataclass(slots=True)
@@ -80,30 +84,41 @@ class Learner:
         """(N,) chance that a rollout of each prompt passes now."""
         return _sigmoid(self.own_N + self.skill_C[self.category_N] + self.ability - self.difficulty_N)
 
+    def label(self) -> np.ndarray:
+        """(N,) static difficulty: the share that another model failed, which is a little better, knows other categories
+        and finds other prompts hard by LABEL_SD.
+        """
+        rng = np.random.default_rng([self.seed, 3])
+        skill_C = LABEL_ABILITY + rng.normal(0.0, CATEGORY_SD, NUM_CATEGORIES)
+        noise_N = rng.normal(0.0, LABEL_SD, len(self.difficulty_N))
+        p_N = _sigmoid(skill_C[self.category_N] + noise_N - self.difficulty_N)
+        return np.asarray(1.0 - rng.binomial(LABEL_ROLLOUTS, p_N) / LABEL_ROLLOUTS)
+
     def heldout_pass_rate(self) -> float:
         """Mean over the held-out prompts."""
         return float(_sigmoid(self.skill_C[self.category_H] + self.ability - self.difficulty_H).mean())
 
-    def step(self, step: int, row_K: np.ndarray, group_size: int | np.ndarray, weight_K: np.ndarray) -> np.ndarray:
-        """Rolls out a group of each row, learns from those that differ, and gives (K, G) outcomes, G the largest group;
-        behind a smaller one its first outcome stands again.
-        """
-        rng = np.random.default_rng([self.seed, 1, step])
-        constants, p_K = self.constants, self.pass_rate()[row_K]
+    def roll_out(self, step: int, row_K: np.ndarray, group_size: int | np.ndarray, refill: int = 0) -> np.ndarray:
+        """(K, G) outcomes of a group of each row, G the largest group; behind a smaller one its first stands again."""
+        rng = np.random.default_rng([self.seed, 1, step, refill])
+        p_K = self.pass_rate()[row_K]
         size_K1 = np.broadcast_to(group_size, len(row_K))[:, None]
-        place_G = np.arange(int(np.max(group_size)))
+        place_G = np.arange(int(np.max(group_size, initial=0)))
         outcome_KG = rng.random((len(row_K), len(place_G))) < p_K[:, None]
-        outcome_KG = np.where(place_G < size_K1, outcome_KG, outcome_KG[:, :1])
-        informative_K = outcome_KG.any(axis=1) & ~outcome_KG.all(axis=1)
+        return np.asarray(np.where(place_G < size_K1, outcome_KG, outcome_KG[:, :1]))
+
+    def learn(self, step: int, row_K: np.ndarray, weight_K: np.ndarray) -> None:
+        """One update on informative groups of these rows, all of them of the policy as it is; then what regresses."""
+        rng = np.random.default_rng([self.seed, 2, step])
+        constants, p_K = self.constants, self.pass_rate()[row_K]
         noise_K = 1.0 + constants.noise * rng.standard_normal(len(row_K))
-        x_K = informative_K * p_K * (1.0 - p_K) * weight_K * noise_K
+        x_K = p_K * (1.0 - p_K) * weight_K * noise_K
         np.add.at(self.own_N, row_K, constants.own * x_K)
         np.add.at(self.skill_C, self.category_N[row_K], constants.category * x_K)
         self.ability += constants.everyone * float(x_K.sum())
         for when, category in self.regressions:
             if when == step:
                 self.skill_C[category] -= constants.regression
-        return np.asarray(outcome_KG)
 
 
 def _sigmoid(logit: np.ndarray) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 The learner is made up (`learner_model`), so this compares policies under stated assumptions and says nothing of any
 real model; `--parts constants` repeats it with the learner's constants halved and doubled. Rollouts stand for tokens,
-as all are of one length. `--parts midband` looks for the power and the floor of midband that are best here.
+as all are of one length; every rollout made is counted. `--parts midband` looks for the power and the floor of midband
+that are best here.
 """
 
 import sys
@@ -16,21 +17,25 @@ import numpy as np
 from api.convert import to_policy
 from selector.config import LifecycleConfig, PolicyConfig, RunConfig, Weights
 from selector.policies import PRESETS
-from tests.benchmarks.closed_loop import BATCH_SIZE, GROUP_SIZE, Closed, closed_loop
+from selector.waves import WaveConfig
+from tests.benchmarks.closed_loop import GROUP_SIZE, Closed, closed_loop
 from tests.benchmarks.language import Figure, arguments, show
 from tests.benchmarks.learner_model import Constants
+from tests.benchmarks.rolling_out import BATCH_SIZE
+from tests.benchmarks.simulate_picture import draw_picture, show_overview
 from trainer.replay.arms import PolicyArm
 
 NUM_STEPS = 300
 TARGET = 0.55  # held-out pass rate; every learner begins at 0.45 or so, give or take its seed
 TARGETS = (0.50, TARGET, 0.65)  # half, once and twice the rise
-SAME_AS_UNIFORM = "random-equal-rollouts"  # the same draws under another name
-# The loop draws one batch of whole groups a step, under which these are the same as uniform.
-IN_PARTS = {name for name, preset in PRESETS.items() if preset.config.wave or preset.config.refill}
+LEFT_OUT = {
+    "random-equal-rollouts",  # the draws of uniform under another name
+    "random-equal-informative",
+    "pcl",  # has no value network here, and chooses by nothing else
+}
 POWERS, FLOORS = (1.0, 2.0, 4.0, 8.0, 16.0), (0.05, 0.2)
-VARIED = ("uniform", "midband", "band", "mopps")
+VARIED = ("uniform", "midband", "dps", "dots")  # with those that come next to midband
 RATES = ("own", "category", "everyone")
-SMOOTHED_STEPS = 10  # over which the picture averages the informative share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +45,10 @@ class Arm:
     name: str
     policy: PolicyConfig
     constants: Constants
+    group_size: int = GROUP_SIZE
     weights: Weights = "none"
     review_share: float = 0.05
+    told: bool = False
     compared_with: str = "uniform"
 
 
@@ -61,14 +68,25 @@ def main() -> None:
         arms.insert(0, Arm(name="uniform", policy=_policy("uniform"), constants=constants))
     results = {arm.name: _closed(arm, seeds, num_steps) for arm in arms}
     if options.picture is not None:
-        _picture({name: runs for name, runs in results.items() if name in PRESETS}, options.picture)
-    show([figure for arm in arms for figure in _figures(arm, results, num_steps)], as_json=options.json)
+        draw_picture(results, options.picture, target=TARGET)
+    figures = [figure for arm in arms for figure in _figures(arm, results, num_steps)]
+    if options.json:
+        show(figures, as_json=True)
+    else:
+        show_overview(figures, {arm.name: arm.compared_with for arm in arms}, TARGETS)
 
 
 def _presets(constants: Constants) -> Iterator[Arm]:
-    for name in PRESETS:
-        if name != SAME_AS_UNIFORM and name not in IN_PARTS:
-            yield Arm(name=name, policy=_policy(name), constants=constants)
+    """Those of waves in the group sizes of their methods, and once more with groups of eight where that can be."""
+    for name, preset in PRESETS.items():
+        if name not in LEFT_OUT:
+            size = GROUP_SIZE if preset.config.wave is None else preset.group_size
+            yield Arm(name=name, policy=_policy(name), constants=constants, group_size=size)
+    for name, wave in (("speed", WaveConfig(rule="screen", first=4)), ("ar3po", PRESETS["ar3po"].config.wave)):
+        yield Arm(name=f"{name}, 4 + 4", policy=replace(_policy(name), wave=wave), constants=constants)
+    features = replace(_policy("midband"), estimator="features")
+    yield Arm(name="midband, told the labels of adarft", policy=features, constants=constants)
+    yield Arm(name="adarft, told the truth", policy=_policy("adarft"), constants=constants, told=True)
     yield Arm(
         name="midband, weights applied", policy=_policy("midband"), constants=constants, weights="horvitz_thompson"
     )
@@ -105,9 +123,14 @@ def _closed(arm: Arm, seeds: int, num_steps: int) -> list[Closed]:
     found = []
     for seed in range(seeds):
         config = RunConfig(
-            pool="simulated", policy=arm.policy, weights=arm.weights, review_share=arm.review_share, seed=seed
+            pool="simulated",
+            policy=arm.policy,
+            group_size=arm.group_size,
+            weights=arm.weights,
+            review_share=arm.review_share,
+            seed=seed,
         )
-        found.append(closed_loop(config, arm.constants, seed=seed, num_steps=num_steps))
+        found.append(closed_loop(config, arm.constants, seed=seed, num_steps=num_steps, told=arm.told))
     print(f"{arm.name}: {seeds} seeds", file=sys.stderr, flush=True)
     return found
 
@@ -116,17 +139,25 @@ Measure = tuple[str, str, Callable[[Closed], float | None]]
 MEASURES: tuple[Measure, ...] = (
     ("informative_groups_per_rollout", "groups/rollout", lambda run: run.informative_per_rollout),
     ("heldout_pass_rate", "at the end", lambda run: float(run.heldout_T[-1])),
+    ("rollouts_per_step", "rollouts", lambda run: float(run.rollouts_T.mean())),
     ("longest_wait", "draws", lambda run: float(run.longest_wait)),
+    ("revisit_draws", "draws", lambda run: None if run.revisit_draws is None else float(run.revisit_draws)),
     ("never_drawn", "prompts", lambda run: float(run.never_drawn)),
     ("audit_error_uniform", "pass rate", lambda run: run.uniform_error),
     ("audit_error_reweighted", "pass rate", lambda run: run.reweighted_error),
     ("audit_interval_holds", "share of seeds", lambda run: None if run.covered is None else float(run.covered)),
 )
+
+
+def _moment(name: str) -> Callable[[Closed], float | None]:
+    return lambda run: None if run.moments is None else float(getattr(run.moments, name))
+
+
 OF_WEIGHTS: tuple[Measure, ...] = (
-    ("second_moment", "of uniform's", lambda run: run.second_moment),
-    ("second_moment_predicted", "of uniform's", lambda run: run.predicted_moment),
-    ("second_moment_knowing", "of uniform's", lambda run: run.knowing_moment),
-    ("second_moment_bound", "of uniform's", lambda run: run.least_moment),
+    ("second_moment", "of uniform's", _moment("actual")),
+    ("second_moment_predicted", "of uniform's", _moment("predicted")),
+    ("second_moment_knowing", "of uniform's", _moment("knowing")),
+    ("second_moment_bound", "of uniform's", _moment("least")),
 )
 
 
@@ -160,12 +191,11 @@ def _figure(arm: Arm, measure: Measure, runs: Sequence[Closed], uniform: Sequenc
             "feed": "drawn",
             "steps": num_steps,
             "batch_size": BATCH_SIZE,
-            "group_size": GROUP_SIZE,
+            "group_size": arm.group_size,
             "constants": str(arm.constants),
             "policy": str(arm.policy),
             "weights": arm.weights,
             "review_share": arm.review_share,
-            "revisit_draws": runs[0].revisit_draws,
             "seeds_with_a_value": len(known),
             "interval": "smallest and largest seed",
         },
@@ -179,35 +209,6 @@ def _values(runs: Sequence[Closed], read: Callable[[Closed], float | None]) -> l
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if len(known) == len(values) else None
-
-
-def _picture(results: dict[str, list[Closed]], path: Path) -> None:
-    """Held-out pass rate and informative share against rollouts, mean over seeds with the range of them."""
-    import matplotlib as mpl
-
-    mpl.use("agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    colours = [mpl.colormaps["tab20"](place) for place in range(20)]
-    window = min(SMOOTHED_STEPS, len(results["uniform"][0].heldout_T))
-    for colour, (name, runs) in zip(colours, results.items(), strict=False):
-        rollouts_T = (np.arange(len(runs[0].heldout_T)) + 1) * BATCH_SIZE * GROUP_SIZE / 1000
-        share_ST = np.array([run.informative_T / BATCH_SIZE for run in runs])
-        smooth_ST = np.lib.stride_tricks.sliding_window_view(share_ST, window, axis=1).mean(axis=2)
-        for axis, x_T, curve_ST in (
-            (axes[0], rollouts_T, np.array([run.heldout_T for run in runs])),
-            (axes[1], rollouts_T[window - 1 :], smooth_ST),
-        ):
-            axis.plot(x_T, curve_ST.mean(axis=0), label=name, color=colour)
-            axis.fill_between(x_T, curve_ST.min(axis=0), curve_ST.max(axis=0), color=colour, alpha=0.15, linewidth=0)
-    axes[0].axhline(TARGET, color="0.6", linestyle=":", linewidth=1)
-    axes[0].set(xlabel="thousand rollouts", ylabel="held-out pass rate")
-    axes[1].set(xlabel="thousand rollouts", ylabel="share of groups that are informative")
-    axes[0].legend(frameon=False, fontsize=8)
-    figure.suptitle("A simulated learner under each preset: mean and range over seeds", fontsize=10)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 if __name__ == "__main__":

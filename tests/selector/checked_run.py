@@ -146,6 +146,17 @@ class CheckedRun(RuleBasedStateMachine):
         found = np.flatnonzero(np.isin(self.state.book.tickets["state"], states))
         return sorted({int(found[choice % len(found)]) for choice in choices}) if len(found) else []
 
+    def size_of(self, ticket: int) -> int:
+        return int(self.state.book.tickets["group_size"][ticket])
+
+    def within(self, ticket: int, ns: list[int]) -> list[int]:
+        """Those of the numbers that the ticket's group has; its first one where there is none."""
+        return [n for n in ns if n < self.size_of(ticket)] or [0]
+
+    def has_arrived(self, ticket: int, n: int) -> bool:
+        slots = self.state.book.slots(ticket)
+        return n < self.size_of(ticket) and bool(self.state.book.rollouts["arrived"][slots][n])
+
     def has_open(self) -> bool:
         return bool(self.state.book.open)
 

@@ -18,6 +18,7 @@ from selector.drawing import DrawRequest, due_revisits
 from selector.engine import RunEngine, StepRequest
 from selector.events import Event, PoolRevised, event_from_json
 from selector.facts import row_facts
+from selector.graded import expected_informative
 from selector.policies import build_policy
 from selector.policies.base import FactPolicy
 from selector.pool import PoolState
@@ -351,11 +352,13 @@ def redraw(state: RunState, request: DrawRequest, period: int | None) -> Drawn:
         index=request.index,
         refill=request.refill,
     )
-    seen = read_beliefs(seen, config.policy.reads, frame, plan)
+    beliefs, seen = seen, read_beliefs(seen, config.policy.reads, frame, plan)
+    # Graded outcomes differ more often than passes and fails do; only what beliefs say as they are is told of it.
+    graded_N = expected_informative(state, beliefs, request.group_size) if seen is beliefs else None
     if isinstance(policy, FactPolicy):
         utility_N = policy.utility(seen, group_size=request.group_size, facts=row_facts(state))
     else:
-        utility_N = policy.utility(seen, group_size=request.group_size)
+        utility_N = policy.utility(seen, group_size=request.group_size, informative_N=graded_N)
     if rules is not None:
         reviews_N = np.where(lifecycle_N >= Lifecycle.MASTERED, state.rows["reviews_N"], 0)
         utility_N = utility_N * 0.5 ** np.minimum(reviews_N, 6)

@@ -3,26 +3,33 @@
 A test compares the page with it.
 """
 
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 
 from selector.config import PolicyConfig, RunConfig
 from selector.drawing import claim_of
-from selector.policies import PRESETS
+from selector.policies import PRESETS, Preset
 
 PAGE = Path(__file__).parents[2] / "docs" / "presets.md"
-ELSEWHERE = ("controller", "design", "candidates")  # parts with a word or a column of their own
+ELSEWHERE = (
+    "controller",
+    "design",
+    "candidates",
+    "wave",
+    "budget",
+    "refill",
+)  # parts with a word or a column of their own
 BEGIN, END = "<!-- presets -->", "<!-- end of presets -->"
 
 
 def table() -> str:
-    """One row a preset: name, source, estimator, utility, design, claim."""
-    lines = ["| preset | source | estimator | utility | design | claim |", "|---|---|---|---|---|---|"]
+    """One row a preset: name, source, estimator, utility, design, rollouts, claim."""
+    lines = ["| preset | source | estimator | utility | design | rollouts | claim |", "|---|---|---|---|---|---|---|"]
     for name, preset in PRESETS.items():
         config = preset.config
-        claim = claim_of(RunConfig(pool="", policy=config)).type
-        cells = (f"`{name}`", preset.source, _estimator(config), _utility(config), _design(config), str(claim))
-        lines.append("| " + " | ".join(cells) + " |")
+        claim = claim_of(RunConfig(pool="", policy=config, group_size=preset.group_size)).type
+        parts = (_estimator(config), _utility(config), _design(config), _rollouts(preset))
+        lines.append("| " + " | ".join((f"`{name}`", preset.source, *parts, str(claim))) + " |")
     return "\n".join(lines)
 
 
@@ -49,6 +56,19 @@ def _design(config: PolicyConfig) -> str:
         return "alike"
     candidates = "" if config.candidates is None else f" of {config.candidates:g} times the places"
     return f"{config.design}{candidates}, floor {config.floor:g}"
+
+
+def _rollouts(preset: Preset) -> str:
+    config = preset.config
+    if config.budget is not None:
+        return f"{config.budget.low} to {config.budget.high} by `{config.budget.rule}`, {preset.group_size} on average"
+    if config.refill is not None:
+        return f"{preset.group_size}, refilled in {config.refill.rounds} draws at most"
+    if config.wave is None:
+        return str(preset.group_size)
+    numbers = {name: value for name, value in asdict(config.wave).items() if name != "rule" and value is not None}
+    words = ", ".join(f"{name} {value:g}" for name, value in numbers.items())
+    return f"{preset.group_size} at most, `{config.wave.rule}`: {words}"
 
 
 def write() -> None:

@@ -1,8 +1,8 @@
 """Random histories of a run, with the invariants checked after every event.
 
-The machine draws, reports in every way a trainer may, loses answers and sends again, lets tickets expire, saves, goes
-back, changes the configuration and the pool, and crashes. `pytest --hypothesis-profile=explore` looks for new
-histories.
+The machine draws, reports in every way a trainer may, loses answers and sends again, pushes signals, lets tickets
+expire, saves, goes back, changes the configuration and the pool, and crashes. `pytest --hypothesis-profile=explore`
+looks for new histories.
 """
 
 from collections import Counter
@@ -14,13 +14,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from selector.config import ControllerConfig, Design, LifecycleConfig, Reads
+from predictors.base import Column
+from selector.config import BudgetConfig, ControllerConfig, Design, LifecycleConfig, Reads
+from selector.refill import RefillConfig
+from selector.refilling import last_refilled
 from selector.reports import GroupIn
 from selector.snapshot import snapshot
 from selector.types import PURPOSE_CODE, Lifecycle, Purpose, RolloutStatus, TicketState, VoidReason
 from selector.waves import WaveConfig
 from tests.selector.checked_run import NUM_ROWS, CheckedRun, Model, Saved, ShadowedSession, fingerprint
-from tests.selector.engine_cases import KALMAN, beliefs_of, make_config, make_policy, make_pool, tickets_of
+from tests.selector.engine_cases import beliefs_of, make_config, make_policy, make_pool, tickets_of
 
 HELDOUT = (2, 5, 8)
 GROUP_SIZE = 3
@@ -34,19 +37,28 @@ VOIDS = (VoidReason.STALE, VoidReason.ERROR, VoidReason.SURPLUS, VoidReason.LOST
 
 SCREEN = WaveConfig(rule="screen", first=2)
 UNTIL = WaveConfig(rule="until_success", first=2, step=1)
+BUDGET = BudgetConfig(rule="neyman", low=2, high=5)
+SPENDING: list[dict[str, Any]] = [{}, {}, {"wave": SCREEN}, {"wave": UNTIL}, {"budget": BUDGET}]
+CONTROLLERS: list[ControllerConfig | None] = [None, None, ControllerConfig(name="batch_size", options={"wanted": 3.0})]
 
 tickets = st.integers(0, 10_000)
+values = st.sampled_from([0.0, 0.3, 0.5, 0.9, 1.0])
 several = st.lists(tickets, min_size=1, max_size=4)
 numbers = st.lists(st.integers(0, GROUP_SIZE - 1), min_size=1, max_size=GROUP_SIZE, unique=True)
 what_of_beliefs = st.sampled_from(["rewind", "rewind", "keep"])
 what_is_in_flight = st.sampled_from(["reissue", "reissue", "void"])
 
 
+def versions_of(column: Column) -> np.ndarray:
+    assert column.version_N is not None
+    return column.version_N
+
+
 class RunMachine(CheckedRun):
     @initialize(
         weights=st.sampled_from(["none", "horvitz_thompson", "clipped"]),
         utility=st.sampled_from(["informative", "informative", "uniform", "pools"]),
-        kalman=st.booleans(),
+        estimator=st.sampled_from(["discounted_beta", "discounted_beta", "kalman_arcsine", "value"]),
         audit_share=st.sampled_from([0.0, 0.2, 0.5]),
         max_lag=st.sampled_from([None, 2]),
         ttl=st.sampled_from([TTL_S, None]),
@@ -55,13 +67,15 @@ class RunMachine(CheckedRun):
         reads=st.sampled_from(["belief", "mean", "draw", "shuffled"]),
         design=st.sampled_from([("proportional", None), ("top", None), ("top", 2.0), *SAMPLERS]),
         rests=st.booleans(),
-        wave=st.sampled_from([None, None, SCREEN, UNTIL]),
+        spending=st.sampled_from(SPENDING),
+        refill=st.sampled_from([None, RefillConfig(rounds=3)]),
+        controller=st.sampled_from(CONTROLLERS),
     )
     def begin(
         self,
         weights: str,
         utility: Literal["uniform", "informative", "pools"],
-        kalman: bool,
+        estimator: str,
         audit_share: float,
         max_lag: int | None,
         ttl: float | None,
@@ -70,16 +84,19 @@ class RunMachine(CheckedRun):
         reads: Reads,
         design: tuple[Design, float | None],
         rests: bool,
-        wave: WaveConfig | None,
+        spending: dict[str, Any],
+        refill: RefillConfig | None,
+        controller: ControllerConfig | None,
     ) -> None:
-        self.flat = not kalman
-        policy = replace(KALMAN if kalman else make_policy(), utility=utility, reads=reads)
+        self.flat = estimator == "discounted_beta"
+        base = make_policy() if self.flat else make_policy(estimator=estimator, estimator_options={})
+        policy = replace(base, utility=utility, reads=reads, refill=refill, controller=controller, **spending)
         if utility == "pools":
             policy = replace(policy, **POOLS)
         by_itself = design in SAMPLERS
         rules = RESTING if rests and utility != "uniform" and not by_itself else None
         config = make_config(
-            replace(policy, design=design[0], candidates=design[1], lifecycle=rules, wave=wave),
+            replace(policy, design=design[0], candidates=design[1], lifecycle=rules),
             weights=weights,
             audit_share=audit_share,
             group_size=GROUP_SIZE,
@@ -151,15 +168,17 @@ class RunMachine(CheckedRun):
     @rule(choices=several, ns=numbers, final=st.sampled_from([False, False, False, True]))
     def report_some(self, choices: list[int], ns: list[int], final: bool) -> None:
         for ticket in self.each_of(choices, TicketState.OPEN):
-            decision = self.send(ticket, self.group(ticket, ns, final=final))
-            assert decision.applied + decision.duplicate == len(ns)
+            of_group = self.within(ticket, ns)
+            decision = self.send(ticket, self.group(ticket, of_group, final=final))
+            assert decision.applied + decision.duplicate == len(of_group)
 
     @precondition(CheckedRun.has_open)
     @rule(choices=several, order=st.permutations(range(GROUP_SIZE)))
     def report_one_by_one(self, choices: list[int], order: list[int]) -> None:
         for ticket in self.each_of(choices, TicketState.OPEN):
-            for n in order:
-                assert self.state.book.tickets["state"][ticket] == TicketState.OPEN or n != order[0]
+            numbers = [*order, *range(GROUP_SIZE, self.size_of(ticket))]
+            for n in self.within(ticket, numbers):
+                assert self.state.book.tickets["state"][ticket] == TicketState.OPEN or n != numbers[0]
                 self.send(ticket, self.group(ticket, [n]))
             assert self.state.book.tickets["state"][ticket] != TicketState.OPEN
 
@@ -168,7 +187,7 @@ class RunMachine(CheckedRun):
     def report_what_is_open(self, leave: int) -> None:
         """Whole groups for all open tickets but the last few, in one report."""
         chosen = sorted(self.state.book.open)[: -leave or None]
-        groups = [self.group(ticket, list(range(GROUP_SIZE))) for ticket in chosen]
+        groups = [self.group(ticket, list(range(self.size_of(ticket)))) for ticket in chosen]
         for group in groups:
             self.pay(group)
         self.session.send(*groups)
@@ -178,10 +197,10 @@ class RunMachine(CheckedRun):
     @rule(choices=several, ns=numbers)
     def report_late(self, choices: list[int], ns: list[int]) -> None:
         for ticket in self.each_of(choices, TicketState.REPORTED, TicketState.VOID):
-            believed = beliefs_of(self.state)
-            decision = self.send(ticket, self.group(ticket, ns))
+            believed, of_group = beliefs_of(self.state), self.within(ticket, ns)
+            decision = self.send(ticket, self.group(ticket, of_group))
             assert decision.applied == 0
-            assert decision.late + decision.duplicate == len(ns)
+            assert decision.late + decision.duplicate == len(of_group)
             assert beliefs_of(self.state) == believed
 
     @precondition(lambda self: bool(self.model.sent))
@@ -200,7 +219,7 @@ class RunMachine(CheckedRun):
     def report_conflict(self, choice: int, n: int) -> None:
         ticket = self.one_of(choice)
         assert ticket is not None
-        if self.state.book.rollouts["arrived"][self.state.book.slots(ticket)][n]:
+        if self.has_arrived(ticket, n):
             group = self.group(ticket, [n])
             other = replace(group, rollouts=[replace(group.rollouts[0], outcome=0.25, reward=0.25)])
             decision = self.send(ticket, other, paid=False)
@@ -213,7 +232,7 @@ class RunMachine(CheckedRun):
         ticket = self.one_of(choice)
         assert ticket is not None
         attempt = int(self.state.book.tickets["attempt"][ticket])
-        if self.state.book.rollouts["arrived"][self.state.book.slots(ticket)][n]:
+        if self.has_arrived(ticket, n):
             sent = [self.rollout(ticket, attempt, n, fragment)]
             decision = self.send(ticket, GroupIn(ticket=self.session.id(ticket), attempt=attempt, rollouts=sent))
             assert decision.rejected == []
@@ -224,10 +243,11 @@ class RunMachine(CheckedRun):
         ticket = self.one_of(choice, TicketState.OPEN)
         version = self.state.policy_version - (self.state.config.max_lag or 0) - 1
         if ticket is not None and version >= 0:
-            arrived = self.state.book.rollouts["arrived"][self.state.book.slots(ticket)]
+            of_group = self.within(ticket, ns)
+            are_in = all(self.has_arrived(ticket, n) for n in of_group)
             believed = beliefs_of(self.state)
-            self.send(ticket, self.group(ticket, ns), version=version)
-            assert (self.state.book.tickets["reason"][ticket] == VoidReason.STALE) == (not arrived[ns].all())
+            self.send(ticket, self.group(ticket, of_group), version=version)
+            assert (self.state.book.tickets["reason"][ticket] == VoidReason.STALE) == (not are_in)
             assert beliefs_of(self.state) == believed
 
     @precondition(CheckedRun.has_open)
@@ -235,7 +255,7 @@ class RunMachine(CheckedRun):
     def void(self, choices: list[int], reason: VoidReason, ns: list[int], again: bool) -> None:
         for ticket in self.each_of(choices, TicketState.OPEN):
             believed = beliefs_of(self.state)
-            self.send(ticket, self.group(ticket, ns, void=reason))
+            self.send(ticket, self.group(ticket, self.within(ticket, ns) if ns else [], void=reason))
             assert self.state.book.tickets["state"][ticket] == TicketState.VOID
             assert beliefs_of(self.state) == believed
             if again:
@@ -252,7 +272,7 @@ class RunMachine(CheckedRun):
         attempt = int(table["attempt"][ticket]) + 1
         may = table["reason"][ticket] in (VoidReason.ERROR, VoidReason.LOST)
         may = bool(may) and self.state.batch_of(ticket).alive and not self.state.completed
-        ns = ns or [0]
+        ns = self.within(ticket, ns)
         decision = self.send(ticket, self.group(ticket, ns, attempt=attempt), paid=may)
         assert decision.applied == (len(ns) if may else 0)
         assert self.state.book.tickets["attempt"][ticket] == attempt - 1 + may
@@ -269,8 +289,30 @@ class RunMachine(CheckedRun):
             alive = [b for b in self.state.batches if b.alive and b.event.purpose == Purpose.TRAIN]
             for ticket in tickets_of(alive[-1 - lag]) if len(alive) > lag else ():
                 if self.state.book.tickets["state"][ticket] == TicketState.OPEN:
-                    self.send(ticket, self.group(ticket, list(range(GROUP_SIZE))))
+                    self.send(ticket, self.group(ticket, list(range(self.size_of(ticket)))))
             self.record_step(0, 1)
+
+    # Signals
+
+    @precondition(CheckedRun.is_running)
+    @rule(
+        rows=st.lists(st.integers(0, NUM_ROWS - 1), min_size=1, max_size=4, unique=True),
+        value=values,
+        ahead=st.booleans(),
+    )
+    def push(self, rows: list[int], value: float, ahead: bool) -> None:
+        """A number of some prompts, held-out ones among them: of one version the first stands, and a push sent again is
+        no second event.
+        """
+        version = self.state.policy_version + ahead
+        before = self.state.signals.columns.get("value")
+        newer = [row for row in rows if before is None or versions_of(before)[row] < version]
+        self.session.push(version, value=dict.fromkeys(rows, value))
+        column, known = self.state.signals.columns["value"], self.state.seq
+        assert (column.value_N[newer] == value).all()
+        assert (versions_of(column)[rows] >= version).all()
+        self.session.push(version, value=dict.fromkeys(rows, value))
+        assert self.state.seq == known
 
     # Time, steps, changes
 
@@ -437,6 +479,34 @@ class RunMachine(CheckedRun):
             assert (more == 1) is bool(goes_on)
             if attempt == table["attempt"][ticket] and not more:
                 assert table["state"][ticket] != TicketState.OPEN
+
+    # Refill
+
+    @invariant()
+    def every_usable_group_of_a_refilled_batch_is_kept_or_surplus(self) -> None:
+        standing, table = last_refilled(self.state), self.state.book.tickets
+        if standing is None:
+            return
+        ours = [b for b in self.state.batches if b.alive and b.key[:2] == (Purpose.TRAIN.value, standing.index)]
+        tickets = np.array([ticket for batch in ours for ticket in tickets_of(batch)], np.int64)
+        usable = tickets[(table["informative"][tickets] == 1) & ~table["dropped"][tickets]]
+        assert sorted((*standing.kept, *standing.surplus)) == sorted(usable.tolist())
+        audits = int(np.count_nonzero(table["purpose"][list(standing.kept)] == PURPOSE_CODE[Purpose.AUDIT]))
+        assert len(standing.kept) <= max(standing.target, audits)
+        assert not (table["purpose"][list(standing.surplus)] == PURPOSE_CODE[Purpose.AUDIT]).any()
+        assert standing.informative <= standing.judged
+        assert standing.size is None or (not standing.open and len(standing.kept) < standing.target)
+
+    # Budgets
+
+    @invariant()
+    def a_budget_spends_what_whole_groups_would_have(self) -> None:
+        event = self.state.batches[-1].event if self.state.batches else None
+        if event is None or event.group_size_K is None:
+            return
+        assert event.rollouts_K.sum() == event.group_size * len(event.row_K)
+        assert (event.rollouts_K[event.audit_K] == event.group_size).all()
+        assert ((event.rollouts_K >= BUDGET.low) & (event.rollouts_K <= BUDGET.high)).all()
 
     # Crashes
 

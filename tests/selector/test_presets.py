@@ -35,6 +35,9 @@ CLAIMS = {
     "sec": ClaimType.MODIFIED,
     "pools": ClaimType.MODIFIED,
     "greso": ClaimType.MODIFIED,
+    "random-equal-rollouts": ClaimType.EXACT,
+    "shuffled-scores": ClaimType.MODIFIED,
+    "random-equal-informative": ClaimType.EXACT,
     "knapsack": ClaimType.MODIFIED,
     "duet": ClaimType.MODIFIED,
     "speed": ClaimType.MODIFIED,
@@ -44,8 +47,6 @@ CLAIMS = {
     "reinforce-ada-positive": ClaimType.MODIFIED,
     "aero": ClaimType.MODIFIED,
     "dapo": ClaimType.UNBIASED,
-    "random-equal-rollouts": ClaimType.EXACT,
-    "shuffled-scores": ClaimType.MODIFIED,
     "adarft": ClaimType.EMPIRICAL,
     "vcrl": ClaimType.MODIFIED,
     "plr": ClaimType.MODIFIED,
@@ -54,7 +55,6 @@ CLAIMS = {
     "vip": ClaimType.MODIFIED,
     "insight": ClaimType.EMPIRICAL,
     "prompt-replay": ClaimType.MODIFIED,
-    "random-equal-informative": ClaimType.EXACT,
 }
 
 
@@ -351,6 +351,25 @@ def test_greso_keeps_prompts_by_their_runs_until_the_batch_is_full() -> None:
     error_N = np.sqrt(pi_N * (1 - pi_N) / num)[others]
     assert (np.abs(kept_N / num - pi_N)[others] < 4.5 * error_N + 1e-12).all()
     assert len(drawn.rows_K) == 8
+
+
+def test_greso_skips_more_readily_once_a_kind_of_its_groups_reaches_its_share() -> None:
+    session = Session(config_of("greso"), make_pool(16))
+    # Of every batch of eight one group is all right and one all wrong: an eighth each, of 1/12 and 1/6 that are wanted.
+    for index in range(5):
+        batch = session.draw(index, 8)
+        place = {row: place for place, row in enumerate(batch.event.row_K.tolist())}
+        session.answer_batch(batch, lambda row, _, n: float(n < (8, 0, 4)[min(place[row], 2)]))  # noqa: B023
+        assert session.state.controlled == batch.event.controlled
+
+    # Nothing moves before every prompt could have had its turn, which it could at the end of two batches.
+    keeps = [(b.event.controlled["easy_keep"], b.event.controlled["hard_keep"]) for b in session.state.batches]
+    sizes = [len(b.event.row_K) for b in session.state.batches]
+    passed = [sum(sizes[:index]) >= 16 for index in range(5)]
+    moves = np.cumsum(passed)
+    assert passed[1:3] == [False, True]
+    assert [easy for easy, _ in keeps] == pytest.approx(0.5 - 0.01 * moves)
+    assert [hard for _, hard in keeps] == pytest.approx(0.5 + 0.01 * moves)
 
 
 def test_easy_and_hard_prompts_of_greso_have_chances_of_their_own() -> None:

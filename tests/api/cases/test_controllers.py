@@ -1,5 +1,7 @@
 """Numbers that move while a run goes on: shown, recorded with each draw, and refused where they cannot be."""
 
+from math import tanh
+
 import pytest
 
 from tests.api.harness import Http, Json, group, prompts
@@ -80,3 +82,20 @@ def test_a_controller_or_feature_that_cannot_be_is_refused_and_no_run_begins(
     assert refused.json()["code"] == "invalid_config"
     assert words in refused.json()["detail"]
     assert http.send("GET", "/v1/runs/r").status_code == 404
+
+
+def test_adarft_draws_around_a_target_that_follows_the_pass_rate(http: Http) -> None:
+    """Difficulties are those of an import, on a scale of its own; easy prompts pass, so harder ones come next."""
+    http.pool([{**row, "features": {"difficulty": 10.0 * place}} for place, row in enumerate(prompts(40))])
+    created = http.run(policy={"preset": "adarft"}, audit_share=0.0, revisit_draws=1000)
+    assert created["config"]["policy"]["feature"] == "difficulty"
+    drawn = []
+    for index in range(3):
+        batch = http.draw(index, 4)
+        drawn.append([int(ticket["prompt"][1:]) for ticket in batch["tickets"]])
+        http.report(*(group(ticket, [1.0] * 8) for ticket in batch["tickets"]))
+
+    # 0, then 0.5·tanh(1) = 0.381 of 390, then 0.762 of them; one place of each batch is for a revisit.
+    assert http.info()["controlled"] == {"target": pytest.approx(tanh(1.0))}
+    for rows, nearest in zip(drawn, ({0, 1, 2, 3}, {13, 14, 15, 16}, {28, 29, 30, 31}), strict=True):
+        assert len(nearest & set(rows)) >= 3

@@ -50,3 +50,41 @@ def test_draws_that_bring_nothing_raise_one_alarm(http: Http) -> None:
     for index in range(1, 30):
         http.draw(index, 4)
     assert [alarm["alarm"] for alarm in http.info()["alarms"]] == ["no_usable_groups"]
+
+
+@pytest.mark.parametrize(
+    ("solved", "alarm", "reason"),
+    [
+        ("", "pool_all_deferred", "all_deferred"),
+        ("abcd", "pool_all_mastered", "all_mastered"),
+        ("ab", "pool_no_signal", "all_mastered"),
+    ],
+)
+def test_where_prompts_rest_only_audits_and_reviews_still_go_out_and_the_pool_is_said_to_teach_nothing_once(
+    http: Http, solved: str, alarm: str, reason: str
+) -> None:
+    http.pool(letters())
+    # At the smallest period one of four prompts is due at every draw; at 40 four are in forty.
+    http.run(policy={"preset": "midband", "lifecycle": {}}, revisit_draws=40)
+    said = None
+    for index in range(100):
+        batch = http.draw(index, 2, index)
+        if said is None and http.info()["alarms"]:
+            said = index
+        if said is not None:
+            assert batch["returned"] <= 2
+            assert batch["reason"] == (None if batch["returned"] == 2 else reason)
+        if batch["tickets"]:
+            http.report(
+                *(group(ticket, [float(ticket["prompt"] in solved)] * 8) for ticket in batch["tickets"]),
+                policy_version=index,
+            )
+
+    info = http.info()
+    assert said is not None
+    assert [found["alarm"] for found in info["alarms"]] == [alarm]
+    assert info["num_alarms"] == 1
+    issued = info["tickets"]["reported"] - 2 * (said + 1)
+    rest = 100 - (said + 1)
+    # A review with a chance of a twentieth of two places, four standard errors of so many, and those that are due.
+    assert rest <= issued <= rest * 1.1 + 4 * (rest * 0.1 * 0.9) ** 0.5 + 4 * (rest // 40 + 1)
