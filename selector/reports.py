@@ -7,7 +7,7 @@ values a conflict; unknown on a ticket that is not open is late; beyond the grou
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from selector.tickets import hash_id, read_ticket_name
 from selector.types import RolloutStatus, TicketState, VoidReason
 from selector.verdict import judge
 from selector.waves import WaveConfig, WaveDecision
+from selector.whole_groups import untouched, whole_group
 
 EVIDENCE_COLUMNS = (
     "n", "fragment", "outcome", "reward", "status", "tokens", "seconds", "version", "ids", "rewards",
@@ -27,9 +28,11 @@ EVIDENCE_COLUMNS = (
 RETRIABLE = (VoidReason.ERROR, VoidReason.LOST)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolloutIn:
-    """One rollout as reported. `outcome` None: unscored. `reward` None: unscored for the trainer's reward."""
+class RolloutIn(NamedTuple):
+    """One rollout as reported. `outcome` None: unscored. `reward` None: unscored for the trainer's reward.
+
+    A tuple, as there are thousands in a report and a frozen dataclass takes four times as long to make.
+    """
 
     n: int | None = None
     id: str | None = None
@@ -121,12 +124,22 @@ def decide(state: RunState, report: Report, now: float | None = None) -> Decisio
     decision, drafts = Decision(), dict[int, _Draft]()
     groups: list[GroupEvidence] = []
     refused: list[RefusedEvidence] = []
-    for group in report.groups:
-        ticket = _find(state, group, decision)
+    tickets = [_find(state, group.ticket) for group in report.groups]
+    fresh = untouched(state, tickets)
+    for group, ticket in zip(report.groups, tickets, strict=True):
         decision.tickets.append((group.ticket, ticket))
         decision.reached.append(-1)
         if ticket is None:
+            _reject_name(state, group.ticket, decision)
             continue
+        if ticket in fresh and _is_plain(group, *fresh[ticket]):
+            version = _version_of(state, report, group)
+            if _problem_of(state, version) is None:
+                values = [_values(rollout) for rollout in group.rollouts]
+                groups.append(whole_group(ticket, fresh[ticket][0], values, version[0], state.config))
+                decision.applied += len(values)
+                decision.reached[-1] = len(values) - 1
+                continue
         if ticket not in drafts:
             drafts[ticket] = _load(state, ticket)
         evidence = _GroupDecision(state, report, group, drafts[ticket], decision, refused).run()
@@ -152,24 +165,51 @@ def check_branch(state: RunState, branch: int | None) -> None:
     raise BranchUnknown(f"run {state.run!r} has no branch {branch}; the current one is {state.branch}")
 
 
-def _find(state: RunState, group: GroupIn, decision: Decision) -> int | None:
-    name = read_ticket_name(group.ticket)
+def _find(state: RunState, ticket_id: str) -> int | None:
+    """The ordinal of a ticket of this run, or None."""
+    name = read_ticket_name(ticket_id)
+    return None if name is None or name.run != state.run else state.find_ticket(name)
+
+
+def _reject_name(state: RunState, ticket_id: str, decision: Decision) -> None:
+    """Says what is wrong with an id that is no ticket of this run."""
+    name = read_ticket_name(ticket_id)
+    code, detail = "unknown_ticket", "this run never issued the ticket"
     if name is not None and name.run != state.run:
-        decision.rejected.append(
-            Refusal(
-                ticket=group.ticket,
-                n=None,
-                code="wrong_run",
-                detail=f"the ticket is of run {name.run!r}, not {state.run!r}",
-            )
-        )
-        return None
-    ticket = None if name is None else state.find_ticket(name)
-    if ticket is None:
-        decision.rejected.append(
-            Refusal(ticket=group.ticket, n=None, code="unknown_ticket", detail="this run never issued the ticket")
-        )
-    return ticket
+        code, detail = "wrong_run", f"the ticket is of run {name.run!r}, not {state.run!r}"
+    decision.rejected.append(Refusal(ticket=ticket_id, n=None, code=code, detail=detail))
+
+
+def _is_plain(group: GroupIn, attempt: int, size: int) -> bool:
+    """Whether a group is all rollouts of an attempt of this size, in order, and nothing else is said of it."""
+    if len(group.rollouts) != size or group.void is not None or group.attempt not in (None, attempt):
+        return False
+    return all(
+        rollout.n in (None, place) and rollout.id is None and rollout.version is None and not rollout.fragment
+        for place, rollout in enumerate(group.rollouts)
+    )
+
+
+def _values(rollout: RolloutIn) -> tuple[float | None, float | None, int, int, float, dict[str, float | None] | None]:
+    status, outcome, reward = _normal(rollout)
+    return outcome, reward, status, rollout.tokens or 0, rollout.seconds or 0.0, rollout.rewards
+
+
+def _version_of(state: RunState, report: Report, group: GroupIn) -> tuple[int, int]:
+    """First and last weights that made a group, where its rollouts name none of their own."""
+    return group.version or report.version or (state.policy_version, state.policy_version)
+
+
+def _problem_of(state: RunState, version: tuple[int, int]) -> tuple[str, str] | None:
+    """Why rollouts of these weights are refused: a code and a sentence; None when they are not."""
+    first, last = version
+    current = state.policy_version
+    if first < 0 or last < first or last > current + 1:
+        return "bad_policy_version", f"policy version {[first, last]} is not within 0 and {current + 1}"
+    max_lag = state.config.max_lag
+    if max_lag is not None and current - first > max_lag:
+        return "stale", f"generated by version {first}, {current - first} behind {current}; max_lag is {max_lag}"
+    return None
 
 
 def _load(state: RunState, ticket: int) -> _Draft:
@@ -222,9 +262,9 @@ class _GroupDecision:
         refused: list[RefusedEvidence],
     ) -> None:
         self.state, self.group, self.draft, self.decision, self.refused = state, group, draft, decision, refused
-        self.version = group.version or report.version or (state.policy_version, state.policy_version)
+        self.version = _version_of(state, report, group)
         self.columns: dict[str, list[Any]] = {name: [] for name in EVIDENCE_COLUMNS}
-        self.problem = self._problem_of(self.version)  # of rollouts that name no version of their own
+        self.problem = _problem_of(state, self.version)  # of rollouts that name no version of their own
         self.stale = False
         self.waves: list[WaveDecision] = []
 
@@ -309,7 +349,7 @@ class _GroupDecision:
             self._late(rollout, n, f"the ticket is {TicketState(self.draft.state).name.lower()}")
         elif n is None or n >= len(slots):
             self._reject(n, "too_many_rollouts", f"the group has {len(slots)} rollouts")
-        elif (problem := self._problem_of(rollout.version) if rollout.version else self.problem) is not None:
+        elif (problem := _problem_of(self.state, rollout.version) if rollout.version else self.problem) is not None:
             self._reject(n, *problem)
             if problem[0] == "stale":
                 self.stale = True
@@ -359,17 +399,6 @@ class _GroupDecision:
         )  # fmt: skip
         for column, value in zip(self.columns.values(), values, strict=True):
             column.append(value)
-
-    def _problem_of(self, version: tuple[int, int]) -> tuple[str, str] | None:
-        """Why rollouts of these weights are refused: a code and a sentence; None when they are not."""
-        first, last = version
-        current = self.state.policy_version
-        if first < 0 or last < first or last > current + 1:
-            return "bad_policy_version", f"policy version {[first, last]} is not within 0 and {current + 1}"
-        max_lag = self.state.config.max_lag
-        if max_lag is not None and current - first > max_lag:
-            return "stale", f"generated by version {first}, {current - first} behind {current}; max_lag is {max_lag}"
-        return None
 
     def _closing(self) -> Closing | None:
         """How the group leaves its ticket, or None while it stays as it was."""

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from api.db.models import events, pools, runs, snapshots
 from predictors.registry import ESTIMATORS
 from selector.errors import SnapshotDamaged
-from selector.events import Event, Restored, event_from_json
+from selector.events import Event, Restored, RolloutsReported, event_from_json
 
 FULL, REWIND = "full", "rewind"
 EVENTS_PER_READ = 500
@@ -88,11 +88,20 @@ def log_length(connection: Connection, run_id: int) -> int:
 def append_events(connection: Connection, run_id: int, first_seq: int, added: Sequence[Event], at: float) -> None:
     """Adds events at `first_seq` and on, and notes how far the log reaches. The primary key refuses a second writer."""
     rows = [
-        {"run_id": run_id, "seq": seq, "kind": event.kind, "at": at, "payload": orjson.dumps(event.to_json())}
+        {"run_id": run_id, "seq": seq, "kind": event.kind, "at": at, "payload": _payload(event)}
         for seq, event in enumerate(added, first_seq)
     ]
     connection.execute(insert(events), rows)
     connection.execute(update(runs).where(runs.c.id == run_id).values(last_seq=first_seq + len(rows) - 1))
+
+
+def _payload(event: Event) -> bytes:
+    """The event's JSON. Those of reports are plain values in dataclasses throughout, which orjson reads by itself in a
+    tenth of the time; the bytes are the same.
+    """
+    if isinstance(event, RolloutsReported):
+        return orjson.dumps({"groups": event.groups, "refused": event.refused, "deadline": event.deadline})
+    return orjson.dumps(event.to_json())
 
 
 def read_events(
