@@ -2,7 +2,8 @@
 
 `draw` calls it for the usual draw, whose active rows all stay below π = 1; where one would not, or the numbers are too
 small or large, `blend` answers None and the chain of `targets` and `designs` is taken, which gives the same chances but
-for rounding. Knows arrays only. Sums are taken in LANES interleaved parts, in an order that the number of rows alone decides.
+for rounding. Knows arrays only. Sums are taken in LANES interleaved parts, in an order that the number of rows alone
+decides.
 Axes: N rows of the pool, R of them with a chance that is given, J with remainders in the part that is split.
 """
 

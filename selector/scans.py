@@ -159,7 +159,7 @@ def block_sums(units_N: np.ndarray, rotation: int, width: int, unit: int, sum_B:
             total += units_N[row - size]
             signs |= units_N[row - size] | (unit - units_N[row - size])
         sum_B[block] = total
-    return signs >= 0
+    return bool(signs >= 0)
 
 
 @compiled

@@ -167,9 +167,7 @@ def shares(classes: Classes, *, selected: int, review: int, floor: float, audite
     pi_R = np.ones(len(rows_R))
     pi_R[is_other_R] = class_inclusion(others, others.gain_N, for_others, _floor_within(floor, need_others, for_others))
     for_active = left - for_others
-    return Shares(
-        for_active=for_active, floor=_floor_within(floor, need_active, for_active), rows_R=rows_R, pi_R=pi_R
-    )
+    return Shares(for_active=for_active, floor=_floor_within(floor, need_active, for_active), rows_R=rows_R, pi_R=pi_R)
 
 
 def _floor_within(floor: float, need: float, places: float) -> float:
