@@ -7,9 +7,10 @@ touches the log.
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -187,12 +188,13 @@ def _look_at_run(store: RunStore, connection: Connection, run: StoredRun, findin
         (kind, seq): payload for kind in (FULL, REWIND) for seq, payload in _snapshots(connection, run, kind).items()
     }
     faults: list[str] = []
+    chunk = partial(run_queries.read_chunk, connection, run.id)
 
     def compare(engine: RunEngine) -> None:
         seq = engine.state.seq
         for kind in (FULL, REWIND):
             if (kind, seq) in stored:
-                fault = _difference(stored.pop((kind, seq)), engine, whole=kind == FULL)
+                fault = _difference(stored.pop((kind, seq)), engine, chunk, whole=kind == FULL)
                 if fault is not None:
                     faults.append(f"the {kind} snapshot at event {seq} {fault}")
 
@@ -217,12 +219,12 @@ def _snapshots(connection: Connection, run: StoredRun, kind: str) -> dict[int, b
     return {seq: sound.get(seq) for seq in run_queries.read_snapshot_positions(connection, run.id, kind)}
 
 
-def _difference(payload: bytes | None, engine: RunEngine, *, whole: bool) -> str | None:
+def _difference(payload: bytes | None, engine: RunEngine, chunk: Callable[[str], bytes], *, whole: bool) -> str | None:
     """What is wrong with a snapshot, given the state that the log leads to."""
     if payload is None:
         return "fails its checksum"
     try:
-        arrays, document = unpack(payload)
+        arrays, document = unpack(payload, chunk)
     except (SnapshotDamaged, ValueError, KeyError, OSError) as error:
         return f"cannot be read ({error})"
     if document["made_on"] != made_on() or (whole and document["made_by"] != installed_version()):

@@ -34,6 +34,7 @@ from selector.pool import PoolState
 MAX_WAITING = 4_096  # commands of one run; beyond it callers are told to come back
 MAX_SHARED = 256  # commands that share a commit
 SNAPSHOT_EVENTS = 2_000  # a full snapshot after so many events
+SNAPSHOT_ROLLOUTS = 2**19  # or after so many rollouts that came in: a start replays them in some seconds
 FOLLOWED_EVERY_S = 1.0  # how old a copy may be that a run of another server is read from
 
 logger = logging.getLogger("midband.api")
@@ -101,7 +102,7 @@ class RunHost:
         self._archive = RunArchive(store, run)
         self._engine: RunEngine | None = None
         self._token = 0  # that the engine was loaded under
-        self._saved_seq = 0
+        self._saved_seq = self._saved_rollouts = 0
         self._saved_at: float | None = None  # unix seconds; of a snapshot that this process made
         self._written_at = 0.0  # unix seconds of the last commit
         self._copy: RunEngine | None = None  # of a run that another server owns
@@ -197,7 +198,7 @@ class RunHost:
         """Claims the run and takes it into memory. Raises NotOwner while another server has it."""
         self._token = self._store.claim(self.run)
         self._engine, self._copy = self._store.load(self.run), None
-        self._saved_seq = self._engine.state.seq
+        self._saved_seq, self._saved_rollouts = self._engine.state.seq, self._engine.state.ledger.statuses["reported"]
         return self._engine
 
     def _decline(self, shared: list[_Asked], error: NotOwner) -> None:
@@ -243,8 +244,10 @@ class RunHost:
         return self._copy
 
     def _snapshot_when_due(self, engine: RunEngine, now: float) -> None:
-        if engine.state.seq - self._saved_seq >= SNAPSHOT_EVENTS:
-            self._saved_seq = engine.state.seq
+        rollouts = engine.state.ledger.statuses["reported"]
+        due = engine.state.seq - self._saved_seq >= SNAPSHOT_EVENTS
+        if due or rollouts - self._saved_rollouts >= SNAPSHOT_ROLLOUTS:
+            self._saved_seq, self._saved_rollouts = engine.state.seq, rollouts
             try:
                 self._store.save(self.run, engine, now, token=self._token)
                 self._saved_at = now

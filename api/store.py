@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from sqlalchemy import Connection, Engine
@@ -144,11 +145,14 @@ class RunStore:
 
     def save(self, run: StoredRun, engine: RunEngine, at: float, *, token: int) -> None:
         """Stores a full snapshot and drops those no longer needed. Raises NotOwner like `append`."""
-        payload = snapshot(engine.state, made_by=installed_version())
+        chunks = dict[str, memoryview]()
+        payload = snapshot(engine.state, made_by=installed_version(), chunks=chunks)
         with self._writing(run, token) as connection:
             run_queries.save_snapshot(connection, run.id, engine.state.seq, FULL, payload, at)
+            run_queries.save_chunks(connection, run.id, engine.state.seq, chunks, at)
             kept = run_queries.read_snapshot_positions(connection, run.id, FULL)[:SNAPSHOTS_KEPT]
             run_queries.prune_snapshots(connection, run.id, FULL, kept[-1])
+            run_queries.prune_chunks(connection, run.id)
 
     def rebuild(self, run: StoredRun, *, token: int) -> None:
         """Makes what stands beside a run's log anew from the log alone: a full snapshot, those of its checkpoints, and
@@ -170,6 +174,7 @@ class RunStore:
             run_queries.set_completed(connection, run.id, engine.state.completed)
             run_queries.drop_other_snapshots(connection, run.id, FULL, {engine.state.seq})
             run_queries.drop_other_snapshots(connection, run.id, REWIND, kept)
+            run_queries.prune_chunks(connection, run.id)
 
     def replay_alone(self, run: StoredRun, watch: Callable[[RunEngine], None]) -> RunEngine:
         """The engine from the whole log and nothing else, `watch`ed after each event. Raises SnapshotDamaged."""
@@ -210,7 +215,8 @@ class RunStore:
                 yield event
 
         with read(self.database) as connection:
-            engine = self._newest_sound(run, archive, run_queries.read_snapshots(connection, run.id, FULL, upto))
+            stored = run_queries.read_snapshots(connection, run.id, FULL, upto)
+            engine = self._newest_sound(archive, stored, partial(run_queries.read_chunk, connection, run.id))
             try:
                 position = 0 if engine is None else engine.state.seq
                 if engine is not None and not any(
@@ -228,10 +234,12 @@ class RunStore:
                     "restore the database from a backup"
                 ) from error
 
-    def _newest_sound(self, run: StoredRun, archive: "RunArchive", stored: list[tuple[int, bytes]]) -> RunEngine | None:
+    def _newest_sound(
+        self, archive: "RunArchive", stored: list[tuple[int, bytes]], chunk: Callable[[str], bytes]
+    ) -> RunEngine | None:
         for _, payload in stored:
             try:
-                return RunEngine.resume(restore_snapshot(payload, archive.pool))
+                return RunEngine.resume(restore_snapshot(payload, archive.pool, chunk))
             except SnapshotDamaged:
                 continue  # an older snapshot, or the whole log, gives the same state
         return None

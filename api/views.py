@@ -194,10 +194,7 @@ def report_answer(state: RunState, decision: Decision) -> dict[str, Any]:
         "duplicate": decision.duplicate,
         "late": decision.late,
         "rejected": rejections(decision.rejected),
-        "groups": [
-            _group(state, name, ticket, reached)
-            for (name, ticket), reached in zip(decision.tickets, decision.reached, strict=True)
-        ],
+        "groups": _groups(state, decision),
         "refills": _refills(state, decision),
     }
 
@@ -295,25 +292,43 @@ def _suspect(found: Suspect) -> dict[str, Any]:
     return {name: getattr(found, name) for name in fields}
 
 
-def _group(state: RunState, name: str, ticket: int | None, reached: int) -> dict[str, Any]:
-    if ticket is None:
-        return {
-            "ticket": name, "attempt": None, "state": None, "scored": 0, "passes": 0.0, "informative": None,
-            "next": "stop", "more": 0,
-        }  # fmt: skip
+def _groups(state: RunState, decision: Decision) -> list[dict[str, Any]]:
+    """An entry for each group sent. Columns are read once for all of them, as a report may have thousands."""
+    known = np.array([ticket for _, ticket in decision.tickets if ticket is not None], np.int64)
     table = state.book.tickets
-    following, more = what_next(state, ticket, reached)
-    return {
-        "ticket": name,
-        "attempt": int(table["attempt"][ticket]),
-        "state": TicketState(int(table["state"][ticket])).name.lower(),
-        "scored": int(table["scored"][ticket]),
-        "passes": float(table["passes"][ticket]),
-        "informative": _verdict(state, ticket),
-        "next": following,
-        "more": more,
-        "dropped": bool(table["dropped"][ticket]),
-    }
+    names = ("attempt", "state", "scored", "passes", "informative", "dropped", "batch")
+    rows = zip(*(table[name][known].tolist() for name in names), strict=True)
+    answers = []
+    for (name, ticket), reached in zip(decision.tickets, decision.reached, strict=True):
+        if ticket is None:
+            answers.append(_NO_GROUP | {"ticket": name})
+            continue
+        attempt, code, scored, passes, verdict, dropped, batch = next(rows)
+        if state.batches[batch].event.wave is None:
+            following, more = ("wait" if code == TicketState.OPEN else "stop"), 0
+        else:
+            following, more = what_next(state, ticket, reached)
+        answers.append(
+            {
+                "ticket": name,
+                "attempt": attempt,
+                "state": _STATE_NAMES[code],
+                "scored": scored,
+                "passes": passes,
+                "informative": None if verdict < 0 else bool(verdict),
+                "next": following,
+                "more": more,
+                "dropped": dropped,
+            }
+        )
+    return answers
+
+
+_STATE_NAMES = {int(state): state.name.lower() for state in TicketState}
+_NO_GROUP: dict[str, Any] = {
+    "ticket": "", "attempt": None, "state": None, "scored": 0, "passes": 0.0, "informative": None, "next": "stop",
+    "more": 0,
+}  # fmt: skip
 
 
 def _waves(state: RunState, ticket: int) -> list[dict[str, Any]]:

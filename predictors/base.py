@@ -172,6 +172,12 @@ class Estimator(ABC):
     def beliefs(self, rows: IntArray | None = None) -> Beliefs:
         """Beliefs of these rows, or of all, as fresh arrays. Changes nothing."""
 
+    def pass_rates(self) -> Beliefs:
+        """Beliefs of all rows as a draw needs them: mean, variance and runs, to the bit. The other arrays may be empty,
+        where filling them costs time.
+        """
+        return self.beliefs()
+
     def attach(self, columns: Mapping[str, Column]) -> None:  # noqa: B027 - most estimators read none
         """Read these columns by name from now on, in place of all attached before; one entry a row each.
 

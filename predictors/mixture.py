@@ -245,7 +245,13 @@ class Mixture(Estimator):
         if rows is not None:
             check_rows(rows, self._num_rows)
             columns, category_N = columns.take(rows), category_N[rows]
-        moment = Moment(
+        return self._moment().read(columns, category_N)
+
+    def pass_rates(self) -> Beliefs:
+        return self._moment().read(self._columns, self._levels.category_N, evidence=False)
+
+    def _moment(self) -> Moment:
+        return Moment(
             version=self._version,
             drift=self._pace.drift,
             process_noise=self._pace.process_noise,
@@ -254,7 +260,6 @@ class Mixture(Estimator):
             first=self._first_levels(),
             newest=self._newest_levels(),
         )
-        return moment.read(columns, category_N)
 
     def state(self) -> State:
         columns = self._columns

@@ -49,7 +49,8 @@ _STRIDE = BLOCK_ROWS + 16
 # Where a block's numbers begin in the loop's working memory: one array, so that the compiler sees that they lie apart.
 _ALPHA, _BETA, _SPEED, _LAG, _TRIED = 0, _STRIDE, 2 * _STRIDE, 3 * _STRIDE, 4 * _STRIDE
 _FIRST_ALPHA, _FIRST_BETA, _NEWEST_MEAN, _NEWEST_VARIANCE = 5 * _STRIDE, 6 * _STRIDE, 7 * _STRIDE, 8 * _STRIDE
-_WORK = 9 * _STRIDE
+_OVERLAP = 9 * _STRIDE
+_WORK = 10 * _STRIDE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,18 +99,20 @@ class Moment:
     first: Levels
     newest: Levels
 
-    def read(self, columns: Columns, category_N: Int32Array) -> Beliefs:
-        """Beliefs of these rows, as fresh arrays."""
+    def read(self, columns: Columns, category_N: Int32Array, *, evidence: bool = True) -> Beliefs:
+        """Beliefs of these rows, as fresh arrays; without evidence n_eff, lag and source are left empty."""
         size = category_N.shape[0]
+        told = size if evidence else 0
         keep_pages()
         beliefs = Beliefs(
             mean_N=np.empty(size),
             variance_N=np.empty(size),
-            n_eff_N=np.empty(size),
-            lag_N=np.empty(size, dtype=np.int64),
-            source_N=np.empty(size, dtype=np.uint8),
+            n_eff_N=np.empty(told),
+            lag_N=np.empty(told, dtype=np.int64),
+            source_N=np.empty(told, dtype=np.uint8),
         )
-        np.greater(columns.last_N, NEVER, out=beliefs.source_N.view(np.bool_))
+        if evidence:
+            np.greater(columns.last_N, NEVER, out=beliefs.source_N.view(np.bool_))
         mean_C = self.newest.mean
         variance_C = self.newest.overlap * mean_C * (1.0 - mean_C)
         _read_rows(
@@ -152,21 +155,22 @@ def _read_rows(
     n_eff_N: FloatArray,
     lag_N: IntArray,
 ) -> None:
-    """The formulas of `experts.aged`, and of an average with the newest level, written to the last four arrays.
+    """The formulas of `experts.aged`, and of an average with the newest level, written to the last four arrays; the two
+    of the evidence may be empty.
 
     level_J: NUM_LEVELS numbers a category. Several short loops over a block instead of one, each with few arrays: the
     compiler works on many rows at a time only where it can tell that they do not overlap; and slices, in which it can
     tell that a place is not counted from the end.
     """
-    size = last_N.shape[0]
+    size, evidence = last_N.shape[0], n_eff_N.shape[0] > 0
     work = np.empty(_WORK, np.float32)
     level_I = np.empty(NUM_LEVELS * BLOCK_ROWS, np.float32)
     for start in range(0, size, BLOCK_ROWS):
         stop = min(start + BLOCK_ROWS, size)
         count = stop - start
-        last_b, category_b, lag_b = last_N[start:stop], category_N[start:stop], lag_N[start:stop]
+        last_b, category_b = last_N[start:stop], category_N[start:stop]
         alpha_b, beta_b, speed_b = alpha_N[start:stop], beta_N[start:stop], speed_N[start:stop]
-        mean_b, variance_b, n_eff_b = mean_N[start:stop], variance_N[start:stop], n_eff_N[start:stop]
+        mean_b, variance_b = mean_N[start:stop], variance_N[start:stop]
         for i in range(count):
             place = _FOUR * np.uint32(category_b[i])  # unsigned, so not counted from the end
             level_I[NUM_LEVELS * i] = level_J[place]
@@ -182,7 +186,6 @@ def _read_rows(
             last = last_b[i]
             tried = np.int64(1) if last > NEVER else np.int64(0)
             lag = (version - last if version > last else np.int64(0)) * tried
-            lag_b[i] = lag + tried - 1  # NEVER where it was not tried
             work[_LAG + i] = np.float32(lag)
             work[_TRIED + i] = np.float32(tried)
         for i in range(count):
@@ -201,8 +204,7 @@ def _read_rows(
             mean = alpha / (beta + alpha)
             wander = versions * work[_SPEED + i] * noise
             overlap = (wander * total + _ONE) / (total * (wander + _ONE))
-            own = _ONE / overlap - (first_alpha + first_beta + _ONE)  # rollouts, with 1 and the category's taken away
-            own = own if own > _MIN_N_EFF else _MIN_N_EFF
+            work[_OVERLAP + i] = overlap
             variance = (_ONE - mean) * mean * overlap
             jumped = versions * return_rate
             jumped = jumped / (jumped + _ONE) * jump_share
@@ -215,4 +217,13 @@ def _read_rows(
             mean = mean if mean > _LEAST_MEAN else _LEAST_MEAN
             mean_b[i] = mean if mean < _LARGEST_MEAN else _LARGEST_MEAN
             variance_b[i] = variance if variance < most else most
-            n_eff_b[i] = own * work[_TRIED + i]
+        if evidence:
+            lag_b, n_eff_b = lag_N[start:stop], n_eff_N[start:stop]
+            for i in range(count):
+                # Rollouts: with 1 and the category's taken away.
+                own = _ONE / work[_OVERLAP + i] - (work[_FIRST_ALPHA + i] + work[_FIRST_BETA + i] + _ONE)
+                own = own if own > _MIN_N_EFF else _MIN_N_EFF
+                n_eff_b[i] = own * work[_TRIED + i]
+            for i in range(count):
+                tried = np.int64(work[_TRIED + i])
+                lag_b[i] = max(version - last_b[i], 0) * tried + tried - 1  # NEVER where it was not tried

@@ -238,4 +238,7 @@ def uniform_order_prefix(num: int, length: int, rng: np.random.Generator) -> np.
 
 def permutation(num: int, rng: np.random.Generator) -> np.ndarray:
     """A uniform random permutation of range(num), (num,) int64: the order of `num` random 63-bit keys."""
-    return np.argsort(rng.integers(0, 2**63, size=num, dtype=np.uint64), kind="stable")
+    keys = rng.integers(0, 2**63, size=num, dtype=np.uint64)
+    order = np.argsort(keys)  # several times as fast as a stable one, and the same unless two keys are equal
+    rising = keys[order]
+    return np.argsort(keys, kind="stable") if (rising[1:] == rising[:-1]).any() else order

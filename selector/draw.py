@@ -23,13 +23,14 @@ from typing import Literal
 
 import numpy as np
 
+from selector.blending import Blended, Stock, blend, take_stock
 from selector.config import Sampler, Weights
 from selector.designs import UNIT, integer_sizes, keyed_order, permutation, systematic, uniform_order_prefix
 from selector.quotas import by_stratum, quota_utility
 from selector.random_size import pick
 from selector.randomness import Stream, stream
-from selector.scans import gains, rows_of_rank, with_fillers
-from selector.targets import Classes, Places, count_places, selected_inclusion, uniform_inclusion
+from selector.scans import rows_of_rank, with_fillers
+from selector.targets import Classes, Places, count_places, selected_inclusion, shares, uniform_inclusion
 
 Short = Literal["partial", "fill"]
 
@@ -65,7 +66,7 @@ class DrawFrame:
     credit_N: np.ndarray  # int32, c: draws in a row for which the row was blocked just before this one
     resting_code_N: np.ndarray  # uint8, RestingCode
     due_N: np.ndarray  # bool, prompts to be looked at now, at rest or not
-    waited_N: np.ndarray | None = None  # int64, draws since a due row's turn: who goes first when not all due rows fit
+    waited_N: np.ndarray | None = None  # int32, draws since a due row's turn: who goes first when not all due rows fit
 
     stratum_N: np.ndarray | None = None  # int64, the quota that a row is under: place in the plan's plus 1, or 0
 
@@ -137,8 +138,15 @@ class Drawn:
     due_unplaced: int  # eligible due rows that had no sure place; those not drawn stay due
     most: int  # tickets that the design can return
     inclusion_N: np.ndarray  # float64, π over the pool, 0 where not eligible
-    selected_inclusion_N: np.ndarray  # float64, π_t over the pool, 0 where not eligible
+    selected_N: np.ndarray  # π_t over the pool in units of 1/`unit`, 0 where not eligible
+    unit: float
     expected_N: np.ndarray  # float64, expected tickets; differs from inclusion_N only where prompts repeat
+
+    @property
+    def selected_inclusion_N(self) -> np.ndarray:
+        """(N,) float64, π_t over the pool."""
+        pi_N: np.ndarray = self.selected_N / self.unit
+        return pi_N
 
 
 def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
@@ -148,8 +156,8 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
     review only, unless `short` is "fill" or every prompt is alike. Raises ValueError for utilities that are no such
     numbers or do not fit the frame.
     """
-    _check_utility(utility_N, frame)
     classes = _classes(frame, utility_N, plan, frame.frame_N & ~_blocked(frame, plan))
+    stock = _checked_stock(classes, frame)
     if plan.quotas:
         active_N = np.where(classes.active_N, classes.gain_N, 0.0)
         shares = np.array(plan.quotas)
@@ -169,17 +177,13 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
         return _draw_with_repeats(frame, classes, plan, places, review)
     if plan.sampler is not None and not plan.exact_uniform:
         return _draw_random_size(frame, classes, plan, places, share_m, review)
-    selected_N = _selected(classes, plan, places, review, audited=places.audit > 0)
-    units_N = integer_sizes(selected_N, places.selected)
-    order = keyed_order(len(units_N), plan.rng(Stream.BLOCK_ORDER))
+    chances = _chances(classes, stock, plan, places, review)
+    order = keyed_order(len(utility_N), plan.rng(Stream.BLOCK_ORDER))
     if plan.quotas:
         order = by_stratum(order, _strata(frame))
-    chosen = systematic(units_N, order, int(plan.rng(Stream.SYSTEMATIC_START).integers(0, UNIT)))
-    rows, audit = _with_audit(chosen, classes.active_N | classes.resting_N, counts.total, places, plan)
-    outside = counts.total - places.selected
-    inclusion_N = np.empty(len(units_N))
-    share = places.audit / outside if places.audit else 0.0
-    with_fillers(units_N, classes.gain_N, float(UNIT), share, selected_N, inclusion_N)
+    chosen = systematic(chances.units_N, order, int(plan.rng(Stream.SYSTEMATIC_START).integers(0, UNIT)))
+    rows, audit = _with_audit(chosen, classes.eligible_N, counts.total, places, plan)
+    inclusion_N = chances.inclusion_N
     return _drawn(
         frame,
         plan,
@@ -187,9 +191,10 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
         audit=audit,
         places=places,
         reason=_reason(frame, classes, plan, places, share_m, review),
-        selected_N=selected_N,
+        selected_N=chances.units_N,
+        unit=float(UNIT),
         expected_N=inclusion_N,
-        due_unplaced=int(np.count_nonzero(inclusion_N[classes.due_N] < 1.0)),
+        due_unplaced=int(np.count_nonzero(inclusion_N[np.flatnonzero(classes.due_N)] < 1.0)),
     )
 
 
@@ -241,12 +246,15 @@ def _strata(frame: DrawFrame) -> np.ndarray:
     return frame.stratum_N
 
 
-def _check_utility(utility_N: np.ndarray, frame: DrawFrame) -> None:
+def _checked_stock(classes: Classes, frame: DrawFrame) -> Stock:
+    utility_N = classes.utility_N
     if len(utility_N) != len(frame.frame_N):
         raise ValueError(f"{len(utility_N)} utilities for {len(frame.frame_N)} rows")
-    if not (float(utility_N.max(initial=0.0)) < np.inf and float(utility_N.min(initial=0.0)) >= 0.0):
+    stock = take_stock(utility_N, classes.credit_N, classes.active_N)
+    if stock.num_bad:
         row = int(np.argmin(np.isfinite(utility_N) & (utility_N >= 0.0)))
         raise ValueError(f"utilities must be finite and >= 0; row {row} has {utility_N[row]}")
+    return stock
 
 
 def _classes(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan, eligible_N: np.ndarray) -> Classes:
@@ -254,21 +262,46 @@ def _classes(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan, eligible_N
     resting_N = eligible_N & ((frame.resting_code_N != int(RestingCode.NONE)) | frame.due_N)
     if plan.exact_uniform:
         resting_N = np.zeros_like(eligible_N)
-    gain_N = np.empty(len(eligible_N))
-    gains(frame.credit_N, eligible_N, gain_N)
     return Classes(
         active_N=eligible_N & ~resting_N,
         resting_N=resting_N,
         due_N=resting_N & frame.due_N,
         waited_N=frame.waited_N,
-        gain_N=gain_N,
+        eligible_N=eligible_N,
+        credit_N=frame.credit_N,
         utility_N=utility_N,
     )
 
 
+def _chances(classes: Classes, stock: Stock, plan: DrawPlan, places: Places, review: int) -> Blended:
+    """Units of π_t, and π with the audit's fillers."""
+    total, audited = classes.counts.total, places.audit > 0
+    share = places.audit / (total - places.selected) if audited else 0.0
+    if not (plan.exact_uniform or plan.top or plan.quotas) and 0 < places.selected < total:
+        parts = shares(classes, selected=places.selected, review=review, floor=plan.floor, audited=audited)
+        blended = blend(
+            classes.utility_N,
+            classes.credit_N,
+            classes.active_N,
+            classes.eligible_N,
+            stock,
+            places=parts.for_active,
+            floor=parts.floor,
+            given=(parts.rows_R, parts.pi_R),
+            n=places.selected,
+            share=share,
+        )
+        if blended is not None:
+            return blended
+    units_N = integer_sizes(_selected(classes, plan, places, review, audited=audited), places.selected)
+    inclusion_N = np.empty(len(units_N))
+    with_fillers(units_N, classes.eligible_N, float(UNIT), share, inclusion_N)
+    return Blended(units_N=units_N, inclusion_N=inclusion_N)
+
+
 def _selected(classes: Classes, plan: DrawPlan, places: Places, review: int, *, audited: bool) -> np.ndarray:
     if places.selected == 0:
-        return np.zeros(len(classes.gain_N))
+        return np.zeros(len(classes.utility_N))
     if plan.exact_uniform:
         return uniform_inclusion(classes.gain_N, places)
     if plan.top:
@@ -283,9 +316,9 @@ def _candidates(classes: Classes, plan: DrawPlan, places: Places) -> np.ndarray 
     """
     if plan.candidates is None:
         return None
-    eligible = np.flatnonzero(classes.gain_N)
+    eligible = np.flatnonzero(classes.eligible_N)
     count = min(round_up(plan.candidates * places.selected), len(eligible))
-    candidate_N = np.zeros(len(classes.gain_N), bool)
+    candidate_N = np.zeros(len(classes.utility_N), bool)
     candidate_N[eligible[uniform_order_prefix(len(eligible), count, plan.rng(Stream.CANDIDATES))]] = True
     return candidate_N
 
@@ -310,7 +343,7 @@ def _with_audit(
 
 def _draw_with_repeats(frame: DrawFrame, classes: Classes, plan: DrawPlan, places: Places, review: int) -> Drawn:
     """More tickets than eligible rows: ⌊K/N_e⌋ each, and K mod N_e rows one more by the systematic design."""
-    eligible = np.flatnonzero(classes.gain_N)
+    eligible = np.flatnonzero(classes.eligible_N)
     base, extra = divmod(places.total, len(eligible))
     # Every row has a ticket for sure, so none needs the floor that an absent audit would call for.
     part = Places(uncut=extra, total=extra, audit=0)
@@ -328,7 +361,7 @@ def _draw_with_repeats(frame: DrawFrame, classes: Classes, plan: DrawPlan, place
         places=places,
         reason=_reason(frame, classes, plan, places, places.audit, review),
         selected_N=units_N / UNIT,
-        expected_N=np.where(classes.gain_N > 0, base + units_N / UNIT, 0.0),
+        expected_N=np.where(classes.eligible_N, base + units_N / UNIT, 0.0),
         due_unplaced=0,
     )
 
@@ -371,6 +404,7 @@ def _drawn(
     expected_N: np.ndarray,
     due_unplaced: int,
     most: int | None = None,
+    unit: float = 1.0,
 ) -> Drawn:
     """Shuffles the tickets and attaches their chances and weights."""
     shuffle = permutation(len(rows), plan.rng(Stream.TICKET_ORDER))
@@ -398,7 +432,8 @@ def _drawn(
         due_unplaced=due_unplaced,
         most=places.total if most is None else most,
         inclusion_N=inclusion_N,
-        selected_inclusion_N=selected_N,
+        selected_N=selected_N,
+        unit=unit,
         expected_N=expected_N,
     )
 
@@ -417,7 +452,7 @@ def _reason(
     fill = plan.short == "fill"
     free = count_places(unblocked, size=plan.size, audit=audit, review=review, fill=fill, unit=1)
     at_work_N = frame.frame_N & (plan.exact_uniform | (frame.resting_code_N == int(RestingCode.NONE)))
-    some_at_work, some_free = bool(at_work_N.any()), bool(at_work_N[classes.gain_N > 0].any())
+    some_at_work, some_free = bool(at_work_N.any()), bool(at_work_N[classes.eligible_N].any())
     if classes.counts.total == 0 or free.total == plan.size or (some_at_work and not some_free):
         return ShortReason.ALL_IN_FLIGHT
     if not (some_at_work or fill):

@@ -124,7 +124,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     heldout = request.purpose is Purpose.HELDOUT
     frame_N = state.pool.heldout_N if heldout else state.frame_N
     period = _period(state, request, int(np.count_nonzero(frame_N))) if is_train else state.revisit_draws
-    beliefs = state.beliefs()
+    beliefs = state.pass_rates()
     informative_N = expected_informative(state, beliefs, request.group_size)
     lifecycle_N, rules = state.rows["lifecycle_N"], config.policy.lifecycle
     woken = np.zeros(0, np.int64)
@@ -245,7 +245,8 @@ def _record(
     config, rows = state.config, drawn.rows_K
     is_train = request.purpose is Purpose.TRAIN
     degenerate_N = 1.0 - informative_N
-    blocked_N = frame.blocked_N & (not request.allow_repeat)
+    blocked_N = np.zeros(state.num_rows, bool) if request.allow_repeat else frame.blocked_N
+    eligible_N = frame.frame_N & ~blocked_N
     predictions = {"pass": beliefs.mean_N, "degenerate": degenerate_N}
     base, ranges = dict.fromkeys(predictions, 0.0), dict[str, list[float]]()
     for name, predicted_N in predictions.items():
@@ -254,14 +255,15 @@ def _record(
                 inclusion_N=drawn.expected_N,
                 credit_N=frame.credit_N,
                 predicted_N=predicted_N,
-                eligible_N=frame.frame_N & ~blocked_N,
+                eligible_N=eligible_N,
                 num_tickets=drawn.most,
                 num_audit=drawn.num_audit,
                 frame=drawn.frame,
             )
             base[name] = found.base
             ranges |= {name: list(found.reweighted), f"{name}_uniform": list(found.uniform)}
-    carried = np.flatnonzero(frame.frame_N & (frame.credit_N != 0))
+    carried = np.flatnonzero(frame.credit_N)
+    carried = carried[frame.frame_N[carried]]
     owing = np.flatnonzero(blocked_N) if len(rows) else carried
     category_C = np.zeros(len(state.pool.categories) + 1, np.int64)
     difficulty_D = np.zeros(NUM_DIFFICULTY_BINS, np.int64)
@@ -340,7 +342,7 @@ def _resting_codes(lifecycle_N: np.ndarray) -> np.ndarray:
 
 def _waited(state: RunState, due_N: np.ndarray, period: int) -> np.ndarray:
     """(N,) draws since the turn of each row that is due."""
-    waited_N = np.zeros(state.num_rows, np.int64)
+    waited_N = np.zeros(state.num_rows, np.int32)
     rows = np.flatnonzero(due_N)
     if len(rows):
         waited_N[rows] = waited(state.revisit_position_N[rows], state.train_draws, period)

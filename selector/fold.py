@@ -121,9 +121,7 @@ def close(state: RunState, tickets: Sequence[int], closings: Sequence[Closing]) 
     np.subtract.at(state.in_flight_N, rows, 1)
     for ticket in tickets:
         del state.book.open[ticket]
-    for ticket in ordinals[reported].tolist():
-        versions = state.book.rollouts["version"][state.book.slots(ticket)]
-        table["reported_version"][ticket] = versions[versions >= 0].min()
+    table["reported_version"][ordinals[reported]] = state.book.first_versions(ordinals[reported])
     for ticket in ordinals[~reported].tolist():
         state.ledger.move(
             state.source_of(ticket),

@@ -20,6 +20,8 @@ def expected_informative(
     what was learned in categories with other scores.
     """
     binary_N = informative_probability(beliefs.mean_N, beliefs.variance_N, group_size)
+    if not state.ties.graded_C.any():
+        return binary_N
     category_N = state.pool.category_N + 1 if rows is None else state.pool.category_N[rows] + 1
     return state.ties.adjusted(binary_N, category_N)
 

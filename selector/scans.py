@@ -148,18 +148,18 @@ def block_sums(units_N: np.ndarray, rotation: int, width: int, unit: int, sum_B:
     every entry is in [0, unit].
     """
     size = len(units_N)
-    wrong = 0
-    for row in range(size):
-        wrong += 1 if units_N[row] < 0 or units_N[row] > unit else 0
+    signs = np.int64(0)  # negative once a number below 0 or above `unit` has been met
     for block in range(len(sum_B)):
-        total = 0
+        total = np.int64(0)
         begin = block * width + rotation
         for row in range(begin, min(begin + width, size)):
             total += units_N[row]
+            signs |= units_N[row] | (unit - units_N[row])
         for row in range(max(begin, size), min(begin + width, size + rotation)):
             total += units_N[row - size]
+            signs |= units_N[row - size] | (unit - units_N[row - size])
         sum_B[block] = total
-    return wrong == 0
+    return bool(signs >= 0)
 
 
 @compiled
@@ -171,26 +171,13 @@ def gains(credit_N: np.ndarray, eligible_N: np.ndarray, gain_N: np.ndarray) -> N
 
 @compiled
 def with_fillers(
-    units_N: np.ndarray, gain_N: np.ndarray, unit: float, share: float, selected_N: np.ndarray, inclusion_N: np.ndarray
+    units_N: np.ndarray, eligible_N: np.ndarray, unit: float, share: float, inclusion_N: np.ndarray
 ) -> None:
-    """selected = units / unit, and inclusion = selected + (1 − selected) · share where there is a gain."""
-    size, inverse = len(units_N), 1.0 / unit  # exact: a power of two
-    work = np.empty(LANES)
-    for base in range(0, size, LANES):
-        width = min(LANES, size - base)
-        gain_L, inclusion_L, selected_L = (
-            gain_N[base : base + width],
-            inclusion_N[base : base + width],
-            selected_N[base : base + width],
-        )
-        units_L = units_N[base : base + width]
-        for lane in range(width):
-            work[lane] = units_L[lane] * inverse
-        for lane in range(width):
-            selected_L[lane] = work[lane]
-        for lane in range(width):
-            added = (1.0 - work[lane]) * share if gain_L[lane] > 0.0 else 0.0
-            inclusion_L[lane] = work[lane] + added
+    """π = π_t + (1 − π_t) · share for eligible rows, π_t = units / unit, and π_t for others."""
+    inverse = 1.0 / unit  # exact: a power of two
+    for row in range(len(units_N)):
+        chance = units_N[row] * inverse
+        inclusion_N[row] = chance + (1.0 - chance) * share if eligible_N[row] else chance
 
 
 @compiled
@@ -315,10 +302,26 @@ def values_above(
 def pool_counts(
     category_N: np.ndarray, pass_rate_N: np.ndarray, frame_N: np.ndarray, category_C: np.ndarray, bin_D: np.ndarray
 ) -> None:
-    """Rows of the frame by category code + 1, and by equal parts of the pass rate, the last closed; added to both."""
-    last = len(bin_D) - 1
-    for row in range(len(category_N)):
-        if frame_N[row]:
-            category_C[category_N[row] + 1] += 1
-            place = np.int64(pass_rate_N[row] * len(bin_D))
-            bin_D[place if place < last else last] += 1
+    """Rows of the frame by category code + 1, and by equal parts of the pass rate, the last closed; added to both.
+
+    Counted by both at once: so many counters that few wait for the one before.
+    """
+    num_bins, num_codes, size = len(bin_D), len(category_C), len(category_N)
+    many_J = np.zeros(num_codes * (num_bins + 1), np.int64)
+    place = np.empty(LANES, np.uint32)
+    for base in range(0, size, LANES):
+        width = min(LANES, size - base)
+        category_L, rate_L, frame_L = (
+            category_N[base : base + width],
+            pass_rate_N[base : base + width],
+            frame_N[base : base + width],
+        )
+        for lane in range(width):
+            place[lane] = np.uint32((category_L[lane] + 1) * (num_bins + 1) + np.int32(rate_L[lane] * num_bins))
+        for lane in range(width):
+            many_J[place[lane]] += frame_L[lane]
+    for code in range(num_codes):
+        for found in range(num_bins + 1):
+            many = many_J[code * (num_bins + 1) + found]
+            category_C[code] += many
+            bin_D[min(found, num_bins - 1)] += many

@@ -3,6 +3,9 @@
 `api` stores snapshots so that a start replays only the tail of the log. Never pickle: arrays are plain numbers in
 numpy's own format. A snapshot records the midband, numpy and platform it was made on, as states are bit-identical
 only there.
+
+Tickets and rollouts only grow and old ones hardly change. So long columns may be kept beside the snapshot, in chunks
+that are named by their content: what the one before had too is not stored again.
 """
 
 import hashlib
@@ -23,6 +26,8 @@ from selector.pool import PoolState
 from selector.state import Checkpoint, DrawnBatch, RunState, make_estimator
 
 SCHEMA = 1
+CHUNKED_SCHEMA = 2  # with chunks beside it, which earlier versions could not find
+CHUNK_ROWS = 2**16
 _BATCH_ARRAYS = (
     "row_K",
     "audit_K",
@@ -38,26 +43,64 @@ _BATCH_ARRAYS = (
 _PLAIN = ("seq", "branch", "segment_start", "lifecycle_start", "controller_start", "completed")
 
 
-def pack(arrays: Mapping[str, np.ndarray], document: Mapping[str, Any]) -> bytes:
-    """Checksum, then an uncompressed npz of the arrays with the document beside them."""
+def pack(
+    arrays: Mapping[str, np.ndarray], document: Mapping[str, Any], chunks: dict[str, memoryview] | None = None
+) -> bytes:
+    """Checksum, then an uncompressed npz of the arrays with the document beside them.
+
+    With `chunks`, every full CHUNK_ROWS rows of a column go there, under their name, and only the rest is packed.
+    """
+    long = [name for name, array in arrays.items() if array.ndim == 1 and len(array) >= CHUNK_ROWS]
+    chunked = {} if chunks is None else {name: _cut(arrays[name], chunks) for name in long}
+    rest = {**arrays, **{name: arrays[name][len(names) * CHUNK_ROWS :] for name, names in chunked.items()}}
+    more = {"schema": CHUNKED_SCHEMA, "chunked": chunked} if chunked else {"schema": SCHEMA}
     buffer = io.BytesIO()
-    text = json.dumps({**document, "schema": SCHEMA, "made_on": made_on()}, separators=(",", ":")).encode()
-    np.savez(buffer, allow_pickle=False, **{"document": np.frombuffer(text, np.uint8)}, **arrays)
+    text = json.dumps({**document, **more, "made_on": made_on()}, separators=(",", ":")).encode()
+    np.savez(buffer, allow_pickle=False, **{"document": np.frombuffer(text, np.uint8)}, **rest)
     body = buffer.getvalue()
     return hashlib.sha256(body).digest() + body
 
 
-def unpack(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The inverse of `pack`. Raises SnapshotDamaged for a wrong checksum or another schema."""
+def unpack(data: bytes, chunk: Callable[[str], bytes] | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The inverse of `pack`; `chunk` gives a chunk by its name. Raises SnapshotDamaged for a wrong checksum, another
+    schema or a chunk that is not what its name says.
+    """
     checksum, body = data[:32], data[32:]
     if hashlib.sha256(body).digest() != checksum:
         raise SnapshotDamaged("the snapshot's checksum does not match its content")
     with np.load(io.BytesIO(body), allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
     document = json.loads(arrays.pop("document").tobytes())
-    if document["schema"] != SCHEMA:
-        raise SnapshotDamaged(f"the snapshot has schema {document['schema']}, this version reads {SCHEMA}")
+    schema, chunked = document["schema"], document.pop("chunked", {})
+    if schema not in (SCHEMA, CHUNKED_SCHEMA):
+        raise SnapshotDamaged(f"the snapshot has schema {schema}, this version reads {SCHEMA} and {CHUNKED_SCHEMA}")
+    document["schema"] = SCHEMA
+    for name, names in chunked.items():
+        if chunk is None:
+            raise SnapshotDamaged("the snapshot has chunks beside it, and they are not there")
+        arrays[name] = np.concatenate([*(_joinable(chunk(of), of, arrays[name].dtype) for of in names), arrays[name]])
     return arrays, document
+
+
+def _cut(array: np.ndarray, chunks: dict[str, memoryview]) -> list[str]:
+    """Puts the full chunks of a column where they belong; their names, in order."""
+    names = []
+    for start in range(0, len(array) - CHUNK_ROWS + 1, CHUNK_ROWS):
+        part = np.ascontiguousarray(array[start : start + CHUNK_ROWS]).view(np.uint8).data
+        names.append(chunk_name(part))
+        chunks[names[-1]] = part
+    return names
+
+
+def chunk_name(content: bytes | memoryview) -> str:
+    """128 bits of SHA-256."""
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def _joinable(content: bytes, name: str, dtype: np.dtype[Any]) -> np.ndarray:
+    if chunk_name(content) != name:
+        raise SnapshotDamaged(f"chunk {name} of the snapshot is damaged")
+    return np.frombuffer(content, dtype)
 
 
 def made_on() -> dict[str, str]:
@@ -65,8 +108,10 @@ def made_on() -> dict[str, str]:
     return {"numpy": np.__version__, "machine": platform.machine(), "system": platform.system()}
 
 
-def snapshot(state: RunState, *, made_by: str = "") -> bytes:
-    """The whole state. The pool is named by its revision and not stored. `made_by`: the midband that made it."""
+def snapshot(state: RunState, *, made_by: str = "", chunks: dict[str, memoryview] | None = None) -> bytes:
+    """The whole state, with `chunks` but for what went there. The pool is named by its revision and not stored.
+    `made_by`: the midband that made it.
+    """
     arrays = {
         **{f"rewindable.{name}": array for name, array in state.rewindable().items()},
         **state.book.state(),
@@ -91,12 +136,14 @@ def snapshot(state: RunState, *, made_by: str = "") -> bytes:
         "alarms": state.alarms,
         "refused": [asdict(refused) for refusals in state.refused.values() for refused in refusals],
     }
-    return pack(arrays, document)
+    return pack(arrays, document, chunks)
 
 
-def restore_snapshot(data: bytes, pool: Callable[[int], PoolState]) -> RunState:
-    """The state again. `pool` gives the pool at a revision. Raises SnapshotDamaged."""
-    arrays, document = unpack(data)
+def restore_snapshot(
+    data: bytes, pool: Callable[[int], PoolState], chunk: Callable[[str], bytes] | None = None
+) -> RunState:
+    """The state again. `pool` gives the pool at a revision, `chunk` a chunk by its name. Raises SnapshotDamaged."""
+    arrays, document = unpack(data, chunk)
     try:
         return _state_of(arrays, document, pool(document["pool_revision"]))
     except (KeyError, ValueError, TypeError) as error:

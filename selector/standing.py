@@ -43,6 +43,9 @@ def observed(state: RunState, tickets: np.ndarray) -> tuple[np.ndarray, np.ndarr
     by the waves before it: given those, its share is unbiased, for estimators that learn from surprises too.
     """
     table, rollouts = state.book.tickets, state.book.rollouts
+    batches = np.unique(table["batch"][tickets]).tolist()
+    if not any(state.batches[ordinal].event.wave for ordinal in batches):
+        return tickets, table["passes"][tickets], table["scored"][tickets].astype(np.int64)
     has_wave = [rule_of(state, ticket) for ticket in tickets.tolist()]
     if state.estimator.whole_groups or not any(has_wave):
         return tickets, table["passes"][tickets], table["scored"][tickets].astype(np.int64)

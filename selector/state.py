@@ -153,6 +153,10 @@ class RunState:
     def beliefs(self, rows: np.ndarray | None = None) -> Beliefs:
         return self.estimator.beliefs(rows)
 
+    def pass_rates(self) -> Beliefs:
+        """Beliefs of all prompts as a draw needs them: `Estimator.pass_rates`."""
+        return self.estimator.pass_rates()
+
     def wake_all(self) -> None:
         """Nothing rests any more: the rules by which prompts went to rest are not those of now."""
         lifecycle_N = self.rows["lifecycle_N"]

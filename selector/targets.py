@@ -19,12 +19,13 @@ and stay due.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import floor as round_down
 
 import numpy as np
 
 from selector.designs import capped_inclusion, top_inclusion
-from selector.scans import class_totals, mixed_sizes, weighted_total
+from selector.scans import class_totals, gains, mixed_sizes, weighted_total
 
 ROUNDING = 1e-9  # places; keeps 0.9 * 10 from being rounded down to 8
 
@@ -69,20 +70,28 @@ def count_places(counts: Counts, *, size: int, audit: int, review: int, fill: bo
     return Places(uncut=uncut, total=total, audit=min(audit, total))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Classes:
     """The eligible rows by class, with what they bring: all (N,)."""
 
     active_N: np.ndarray  # bool
     resting_N: np.ndarray  # bool, due rows among them
     due_N: np.ndarray  # bool
-    waited_N: np.ndarray | None  # int64, draws since a due row's turn; the longest wait goes first
-    gain_N: np.ndarray  # float64, 1+c for eligible rows, 0 for others
+    waited_N: np.ndarray | None  # int32, draws since a due row's turn; the longest wait goes first
+    eligible_N: np.ndarray  # bool, active or resting
+    credit_N: np.ndarray  # int32, c
     utility_N: np.ndarray  # float64, finite and >= 0
     top: bool = False  # the largest utilities are taken
     candidate_N: np.ndarray | None = None  # bool, rows that `top` looks at first; None: all
 
-    @property
+    @cached_property
+    def gain_N(self) -> np.ndarray:
+        """(N,) float64, 1+c for eligible rows, 0 for others."""
+        gain_N = np.empty(len(self.eligible_N))
+        gains(self.credit_N, self.eligible_N, gain_N)
+        return gain_N
+
+    @cached_property
     def counts(self) -> Counts:
         return Counts(
             active=int(np.count_nonzero(self.active_N)),
@@ -97,46 +106,68 @@ class Classes:
             resting_N=self.resting_N[rows],
             due_N=self.due_N[rows],
             waited_N=None if self.waited_N is None else self.waited_N[rows],
-            gain_N=self.gain_N[rows],
+            eligible_N=self.eligible_N[rows],
+            credit_N=self.credit_N[rows],
             utility_N=self.utility_N[rows],
             top=self.top,
             candidate_N=None if self.candidate_N is None else self.candidate_N[rows],
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shares:
+    """How the selected part is shared: places for the active rows, and chances of the R rows at rest, in order."""
+
+    for_active: float
+    floor: float  # share of the active rows' places that is spread evenly
+    rows_R: np.ndarray  # int64
+    pi_R: np.ndarray  # float64 in [0, 1]
+
+
 def selected_inclusion(classes: Classes, *, selected: int, review: int, floor: float, audited: bool) -> np.ndarray:
-    """π_t over the pool, (N,) in [0, 1] with Σπ_t = selected (K_S), 0 where not eligible.
+    """π_t over the pool, (N,) in [0, 1] with Σπ_t = selected (K_S), 0 where not eligible; see `shares`."""
+    counts = classes.counts
+    if counts.resting == 0:
+        return class_inclusion(classes, classes.gain_N, selected, floor)
+    if selected == counts.total:
+        return classes.eligible_N.astype(np.float64)
+    parts = shares(classes, selected=selected, review=review, floor=floor, audited=audited)
+    gain_active_N = classes.gain_N.copy()
+    gain_active_N[parts.rows_R] = 0.0
+    pi_N = class_inclusion(classes, gain_active_N, parts.for_active, parts.floor)
+    pi_N[parts.rows_R] = parts.pi_R
+    return pi_N
+
+
+def shares(classes: Classes, *, selected: int, review: int, floor: float, audited: bool) -> Shares:
+    """How K_S = selected places, fewer than the eligible rows, are shared between active rows and those at rest.
 
     review: r, places for resting rows; they get more when active rows cannot fill the rest, and at least one each
     that is due. audited: whether m >= 1.
     """
     counts = classes.counts
-    if counts.resting == 0:
-        return class_inclusion(classes, classes.gain_N, selected, floor)
-    if selected == counts.total:
-        return (classes.gain_N > 0).astype(np.float64)
+    rows_R = np.flatnonzero(classes.resting_N)
+    if not len(rows_R):
+        return Shares(for_active=selected, floor=floor, rows_R=rows_R, pi_R=np.zeros(0))
     spare = 0.0 if audited else floor * selected
     sure = first_due(classes, round_down(selected - spare + ROUNDING))
-    others_N = classes.resting_N.copy()
-    others_N[sure] = False
     # The rows at rest are often few: they are taken out, and the active ones are the pool without them.
-    others = classes.take(np.flatnonzero(others_N))
-    gain_active_N = classes.gain_N.copy()
-    gain_active_N[np.flatnonzero(classes.resting_N)] = 0.0
+    is_other_R = ~np.isin(rows_R, sure)
+    others = classes.take(rows_R[is_other_R])
     need_others = need_active = 0.0
     if spare > 0.0:
         whole = float(classes.gain_N.sum())
         # What each class needs so that the floor holds over all eligible rows and not only within the class.
         need_others = min(counts.resting - len(sure), spare * float(others.gain_N.sum()) / whole)
-        need_active = min(counts.active, spare * float(gain_active_N.sum()) / whole)
+        active_gain = whole - float(classes.gain_N[rows_R].sum())
+        need_active = min(counts.active, spare * active_gain / whole)
     left = selected - len(sure)
     for_others = max(min(max(review, counts.due) - len(sure), counts.resting - len(sure)), need_others)
     for_others = max(0.0, min(max(for_others, left - counts.active), left - need_active))
+    pi_R = np.ones(len(rows_R))
+    pi_R[is_other_R] = class_inclusion(others, others.gain_N, for_others, _floor_within(floor, need_others, for_others))
     for_active = left - for_others
-    pi_N = class_inclusion(classes, gain_active_N, for_active, _floor_within(floor, need_active, for_active))
-    pi_N[others_N] = class_inclusion(others, others.gain_N, for_others, _floor_within(floor, need_others, for_others))
-    pi_N[sure] = 1.0
-    return pi_N
+    return Shares(for_active=for_active, floor=_floor_within(floor, need_active, for_active), rows_R=rows_R, pi_R=pi_R)
 
 
 def _floor_within(floor: float, need: float, places: float) -> float:

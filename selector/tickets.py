@@ -154,6 +154,16 @@ class TicketBook:
             first = int(self.past["slot"][self._past(ticket) & (self.past["attempt"] == attempt)][0])
         return slice(first, first + int(self.tickets["group_size"][ticket]))
 
+    def first_versions(self, tickets: np.ndarray) -> np.ndarray:
+        """(B,) the least version that the rollouts of these tickets' current attempts name; each has one that does."""
+        size_B = self.tickets["group_size"][tickets].astype(np.int64)
+        begin_B = np.cumsum(size_B) - size_B
+        place_R = np.arange(int(size_B.sum())) + np.repeat(self.tickets["slot"][tickets] - begin_B, size_B)
+        version_R = self.rollouts["version"][place_R]
+        version_R[version_R == UNKNOWN] = np.iinfo(np.int64).max
+        least_B: np.ndarray = np.minimum.reduceat(version_R, begin_B) if len(tickets) else np.zeros(0, np.int64)
+        return least_B
+
     def begin_attempt(self, ticket: int, seq: int) -> None:
         """Opens the next attempt, with nothing in; the event at `seq` ends the one before if it was open."""
         table = self.tickets

@@ -3,19 +3,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from sqlalchemy import delete, select
 
 from api.db.imports import import_rows
 from api.db.migrate import upgrade
+from api.db.models import snapshots
 from api.db.pools import create_pool
-from api.db.runs import FULL, read_snapshots
-from api.db.session import create_database, read
+from api.db.runs import CHUNK_NAMES, FULL, read_snapshots
+from api.db.session import create_database, read, write
 from api.hosting import RunHost, Work
 from api.store import RunStore
 from api.version import installed_version
 from selector.config import RunConfig
 from selector.drawing import DrawRequest
 from selector.policies import PRESETS
-from selector.snapshot import unpack
+from selector.snapshot import snapshot, unpack
 
 
 class OneRound(Executor):
@@ -84,4 +87,39 @@ def test_a_stored_snapshot_names_the_midband_that_made_it(tmp_path: Path) -> Non
     with read(database) as connection:
         ((_, payload),) = read_snapshots(connection, run.id, FULL)
     assert unpack(payload)[1]["made_by"] == installed_version()
+    database.dispose()
+
+
+def test_a_snapshot_stores_the_chunks_that_are_new_and_drops_those_that_no_snapshot_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("selector.snapshot.CHUNK_ROWS", 16)
+    database = create_database(f"sqlite:///{tmp_path}/m.db")
+    upgrade(database)
+    pool, _ = create_pool(database, "p", None, at=0.0)
+    import_rows(database, "p", [{"key": f"k{i}"} for i in range(40)], replace=False, at=0.0)
+    store = RunStore(database)
+    run = store.begin("r", pool.id, {"name": "r"}, RunConfig(pool="p", policy=PRESETS["uniform"].config), 0.0)
+    token = store.claim(run)
+    engine = store.load(run)
+
+    def chunks_after_a_draw(index: int) -> set[str]:
+        request = DrawRequest(index=index, size=12, policy_version=index, group_size=4)
+        event = engine.draw(request, now=0.0)
+        assert event is not None
+        engine.apply(event)
+        store.append(run, engine, [event], {}, 0.0, token=token)
+        store.save(run, engine, 0.0, token=token)
+        assert snapshot(store.load(run).state, made_by="m") == snapshot(engine.state, made_by="m")
+        with read(database) as connection:
+            query = select(snapshots.c.kind).where(snapshots.c.kind.not_in((FULL, CHUNK_NAMES)))
+            return set(connection.execute(query).scalars())
+
+    first, second, third = (chunks_after_a_draw(index) for index in range(3))
+    assert first & second & third
+    assert second - first
+    assert first - third  # only the last two snapshots are kept
+    with write(database) as connection:
+        connection.execute(delete(snapshots).where(snapshots.c.kind == next(iter(third - second))))
+    assert snapshot(store.load(run).state) == snapshot(engine.state)  # from the snapshot before, and the log
     database.dispose()

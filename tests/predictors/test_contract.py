@@ -250,6 +250,16 @@ def test_beliefs_of_some_rows_are_those_of_all_rows_at_their_places(name: str) -
 
 
 @every_estimator
+def test_pass_rates_are_those_of_the_beliefs_to_the_bit(name: str) -> None:
+    made = with_history(name)
+    rates, beliefs = made.pass_rates(), made.beliefs()
+
+    np.testing.assert_array_equal(rates.mean_N, beliefs.mean_N)
+    np.testing.assert_array_equal(rates.variance_N, beliefs.variance_N)
+    np.testing.assert_array_equal(rates.run_N, beliefs.run_N)
+
+
+@every_estimator
 def test_the_same_calls_give_the_same_bits(name: str) -> None:
     assert_same(with_history(name).beliefs(), with_history(name).beliefs())
 

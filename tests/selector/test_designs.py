@@ -1,4 +1,5 @@
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -282,6 +283,17 @@ def test_a_prefix_longer_than_the_permutation_is_refused() -> None:
 def test_a_permutation_is_one() -> None:
     np.testing.assert_array_equal(np.sort(permutation(100, np.random.default_rng(0))), np.arange(100))
     assert len(permutation(0, np.random.default_rng(0))) == 0
+    keys = np.random.default_rng(7).integers(0, 2**63, 5_000, dtype=np.uint64)
+    np.testing.assert_array_equal(permutation(5_000, np.random.default_rng(7)), np.argsort(keys, kind="stable"))
+
+
+def test_equal_keys_of_a_permutation_keep_their_order() -> None:
+    class Coarse:
+        def integers(self, low: int, high: int, size: int, dtype: type[np.generic]) -> np.ndarray:
+            return (np.arange(size) % 7).astype(dtype)
+
+    rng: Any = Coarse()
+    np.testing.assert_array_equal(permutation(3_000, rng), np.argsort(np.arange(3_000) % 7, kind="stable"))
 
 
 # The largest scores

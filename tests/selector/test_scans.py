@@ -68,7 +68,7 @@ def test_blocks_of_a_rotated_order_are_added_up(num_rows: int, width: int) -> No
         padded = np.zeros(num_blocks * width, np.int64)
         padded[:num_rows] = np.roll(units_N, -rotation)
         np.testing.assert_array_equal(sum_B, padded.reshape(num_blocks, width).sum(axis=1))
-    for wrong in (-1, 2**40 + 1):
+    for wrong in (-1, 2**40 + 1, -(2**62), 2**62):
         units_N[num_rows // 2] = wrong
         assert not scans.block_sums(units_N, 0, width, 2**40, sum_B)
 
@@ -78,13 +78,13 @@ def test_gains_and_chances_with_fillers(num_rows: int) -> None:
     rng = np.random.default_rng(num_rows)
     credit_N, eligible_N = rng.integers(0, 5, num_rows).astype(np.int32), rng.random(num_rows) < 0.7
     units_N = rng.integers(0, 2**40 + 1, num_rows)
-    gain_N, selected_N, inclusion_N = np.full((3, num_rows), np.nan)
+    gain_N, inclusion_N = np.full((2, num_rows), np.nan)
 
     scans.gains(credit_N, eligible_N, gain_N)
-    scans.with_fillers(units_N, gain_N, UNIT, 0.25, selected_N, inclusion_N)
+    scans.with_fillers(units_N, eligible_N, UNIT, 0.25, inclusion_N)
 
     np.testing.assert_array_equal(gain_N, np.where(eligible_N, 1.0 + credit_N, 0.0))
-    np.testing.assert_array_equal(selected_N, units_N / UNIT)
+    selected_N = units_N / UNIT
     np.testing.assert_array_equal(inclusion_N, selected_N + np.where(eligible_N, (1.0 - selected_N) * 0.25, 0.0))
 
 

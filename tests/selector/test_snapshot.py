@@ -11,7 +11,7 @@ from selector.errors import SnapshotDamaged
 from selector.events import EVENTS, event_from_json
 from selector.replay import MemoryArchive, replay
 from selector.reports import GroupIn
-from selector.snapshot import pack, restore_snapshot, snapshot, unpack
+from selector.snapshot import chunk_name, pack, restore_snapshot, snapshot, unpack
 from selector.types import Purpose, VoidReason
 from tests.selector.checked_run import fingerprint
 from tests.selector.engine_cases import (
@@ -262,3 +262,46 @@ def test_an_archive_sees_what_is_appended_to_its_log() -> None:
     assert {name: array.tobytes() for name, array in rewound.items()} == {
         name: array.tobytes() for name, array in session.state.rewindable().items()
     }
+
+
+def test_long_columns_go_into_chunks_that_are_named_by_their_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("selector.snapshot.CHUNK_ROWS", 8)
+    session, _ = finished()
+    chunks = dict[str, memoryview]()
+
+    stored = snapshot(session.state, chunks=chunks)
+
+    assert len(chunks) > 20
+    whole = snapshot(session.state)
+    arrays, document = unpack(whole)
+    joined, same_document = unpack(stored, lambda name: bytes(chunks[name]))
+    assert same_document == document
+    assert list(joined) == list(arrays)
+    assert all(joined[n].dtype == arrays[n].dtype and joined[n].tobytes() == arrays[n].tobytes() for n in arrays)
+    again = restore_snapshot(stored, session.archive.pool, lambda name: bytes(chunks[name]))
+    assert snapshot(again) == whole
+
+
+def test_chunks_of_what_did_not_change_keep_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("selector.snapshot.CHUNK_ROWS", 8)
+    session = Session()
+    session.draw(0, 8)
+    before, after = dict[str, memoryview](), dict[str, memoryview]()
+    snapshot(session.state, chunks=before)
+    session.draw(1, 8)
+    snapshot(session.state, chunks=after)
+    rows_of_first = np.ascontiguousarray(session.state.book.tickets["row"][:8])
+    assert chunk_name(rows_of_first.tobytes()) in before.keys() & after.keys()
+
+
+def test_a_chunk_that_is_missing_or_damaged_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("selector.snapshot.CHUNK_ROWS", 8)
+    session, _ = finished()
+    chunks = dict[str, memoryview]()
+    stored = snapshot(session.state, chunks=chunks)
+
+    with pytest.raises(SnapshotDamaged, match="not there"):
+        restore_snapshot(stored, session.archive.pool)
+    for content in (b"", b"x" * 64):
+        with pytest.raises(SnapshotDamaged, match="chunk"):
+            restore_snapshot(stored, session.archive.pool, lambda name, content=content: content)

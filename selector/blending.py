@@ -1,0 +1,228 @@
+"""Chances that are a mix of utility and evenness, from the pool's columns to units of chance, without the π between.
+
+`draw` calls it for the usual draw, whose active rows all stay below π = 1; where one would not, or the numbers are too
+small or large, `blend` answers None and the chain of `targets` and `designs` is taken, which gives the same chances but
+for rounding. Knows arrays only. Sums are taken in LANES interleaved parts, in an order that the number of rows alone
+decides.
+Axes: N rows of the pool, R of them with a chance that is given, J with remainders in the part that is split.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from predictors.compiled import compiled
+from selector.designs import SUM_TOLERANCE, UNIT
+from selector.scans import BINS, whole_units
+
+LANES = 256
+"""Partial sums side by side, so that no addition waits for the one before."""
+
+STRIDE = LANES + 16
+"""From one set of lanes to the next, in one array so that the compiler sees that they lie apart."""
+
+PARTS = BINS
+"""Equal parts of [0, 1) by which remainders are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stock:
+    """What a draw needs to know of its active rows before it can give them chances."""
+
+    num_bad: int  # utilities of the pool that are no finite numbers >= 0
+    gain: float  # Σ (1+c)
+    weighted: float  # Σ utility · (1+c)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Blended:
+    """Units that add up to n places, and the chances that follow from them."""
+
+    units_N: np.ndarray  # int64, of 2⁻⁴⁰
+    inclusion_N: np.ndarray  # float64, π, fillers included
+
+
+def take_stock(utility_N: np.ndarray, credit_N: np.ndarray, active_N: np.ndarray) -> Stock:
+    """The sums over active rows, and whether all utilities can be used."""
+    num_bad, gain, weighted = _sums(utility_N, credit_N, active_N)
+    return Stock(num_bad=int(num_bad), gain=gain, weighted=weighted)
+
+
+def blend(
+    utility_N: np.ndarray,
+    credit_N: np.ndarray,
+    active_N: np.ndarray,
+    eligible_N: np.ndarray,
+    stock: Stock,
+    *,
+    places: float,
+    floor: float,
+    given: tuple[np.ndarray, np.ndarray],
+    n: int,
+    share: float,
+) -> Blended | None:
+    """π_t = (1+c)·[(1−f)·places·u/Σu(1+c) + f·places/Σ(1+c)] for active rows, in whole units by largest remainder, and
+    π = π_t + (1−π_t)·share for eligible ones.
+
+    places: of the active rows, M. given: (R,) row numbers in rising order and their π_t in [0, 1], of rows that are not
+    active. n: Σπ_t of all, a whole number. share: the chance that an eligible row which was not selected becomes a
+    filler. None where this is no answer: a π_t above 1, no utility above 0, sums that leave the range of floats, or
+    units that more than rounding is missing from.
+    """
+    if not (stock.num_bad == 0 and 0.0 < stock.gain < np.inf and 0.0 < stock.weighted < np.inf and floor > 0.0):
+        return None
+    by_utility, by_gain = (1.0 - floor) * places / stock.weighted, floor * places / stock.gain
+    if not by_utility < np.inf:
+        return None
+    mix = (utility_N, credit_N, active_N, by_utility, by_gain, float(UNIT))
+    units_N, many_b = np.empty(len(utility_N), np.int64), np.zeros(PARTS, np.int64)
+    most, total, whole = _whole_units(*mix, units_N, many_b)
+    if not most <= 1.0:
+        return None
+    rows_R, pi_R = given
+    units_R = np.empty(len(rows_R), np.int64)
+    if len(rows_R):
+        _, _, total_R, whole_R = whole_units(pi_R, float(UNIT), units_R, many_b)
+        total, whole = total + total_R, whole + whole_R
+    left = n * UNIT - int(whole)
+    if not (abs(total - n) <= SUM_TOLERANCE * max(n, 1) and 0 <= left <= int(many_b.sum())):
+        return None
+    from_top_b = np.cumsum(many_b[::-1])
+    last = int(np.searchsorted(from_top_b, left)) if left else -1
+    above = PARTS - 1 - last
+    part_R = np.where((pi_R > 0.0) & (pi_R < 1.0), np.floor((pi_R * UNIT - units_R) * PARTS), -1.0)
+    units_N[rows_R] = units_R + (part_R > above)
+    level = np.empty(int(many_b[above]) if left else 0, np.int64)
+    inclusion_N = np.empty(len(utility_N))
+    found = _round_up(*mix, above, share, eligible_N, units_N, level, inclusion_N)
+    if left:
+        level[found:] = rows_R[part_R == above]
+        level.sort()
+        pi_J = utility_N[level] * by_utility + by_gain
+        pi_J = np.where(active_N[level], (1.0 + credit_N[level]) * pi_J, 0.0)
+        within = np.searchsorted(rows_R, level)
+        of_given = np.flatnonzero(~active_N[level])
+        pi_J[of_given] = pi_R[within[of_given]]
+        missing = left - int(from_top_b[last] - many_b[above])
+        rounded = level[np.argsort(-(pi_J * UNIT - units_N[level]), kind="stable")[:missing]]
+        units_N[rounded] += 1
+        chance = units_N[rounded] / UNIT
+        inclusion_N[rounded] = chance + (1.0 - chance) * share
+    return Blended(units_N=units_N, inclusion_N=inclusion_N)
+
+
+@compiled
+def _sums(utility_N: np.ndarray, credit_N: np.ndarray, active_N: np.ndarray) -> tuple[float, float, float]:
+    """How many utilities are no finite numbers >= 0, and over active rows Σ (1+c) and Σ utility · (1+c)."""
+    size = len(utility_N)
+    work = np.zeros(3 * STRIDE)
+    for base in range(0, size, LANES):
+        width = min(LANES, size - base)
+        utility_L, credit_L, active_L = (
+            utility_N[base : base + width],
+            credit_N[base : base + width],
+            active_N[base : base + width],
+        )
+        for lane in range(width):
+            utility = utility_L[lane]
+            gain = (1.0 + credit_L[lane]) * np.float64(active_L[lane])
+            work[lane] += 0.0 if (utility >= 0.0) & (utility < np.inf) else 1.0
+            work[STRIDE + lane] += gain
+            work[2 * STRIDE + lane] += utility * gain
+    return (
+        work[:LANES].sum(),
+        work[STRIDE : STRIDE + LANES].sum(),
+        work[2 * STRIDE : 2 * STRIDE + LANES].sum(),
+    )
+
+
+@compiled
+def _whole_units(
+    utility_N: np.ndarray,
+    credit_N: np.ndarray,
+    active_N: np.ndarray,
+    by_utility: float,
+    by_gain: float,
+    unit: float,
+    units_N: np.ndarray,
+    many_b: np.ndarray,
+) -> tuple[float, float, int]:
+    """⌊π · unit⌋ of active rows and 0 of others, written to `units_N`; remainders of rows with 0 < π < 1 are counted by
+    their part in `many_b`. Returns the largest π, Σπ and Σ units.
+    """
+    size, whole = len(utility_N), 0
+    work = np.zeros(2 * STRIDE)
+    part = np.empty(LANES, np.int64)
+    for base in range(0, size, LANES):
+        width = min(LANES, size - base)
+        utility_L, credit_L, active_L, units_L = (
+            utility_N[base : base + width],
+            credit_N[base : base + width],
+            active_N[base : base + width],
+            units_N[base : base + width],
+        )
+        for lane in range(width):
+            gain = (1.0 + credit_L[lane]) * np.float64(active_L[lane])
+            value = gain * (utility_L[lane] * by_utility + by_gain)
+            work[lane] = value if value > work[lane] else work[lane]
+            work[STRIDE + lane] += value
+            exact = value * unit
+            below = np.floor(exact)
+            units_L[lane] = np.int64(below)
+            part[lane] = np.int64((exact - below) * PARTS if (value > 0.0) & (value < 1.0) else -1.0)
+        for lane in range(width):
+            whole += units_L[lane]
+        for lane in range(width):
+            if part[lane] >= 0:
+                many_b[part[lane]] += 1
+    return work[:LANES].max(), work[STRIDE : STRIDE + LANES].sum(), whole
+
+
+@compiled
+def _round_up(
+    utility_N: np.ndarray,
+    credit_N: np.ndarray,
+    active_N: np.ndarray,
+    by_utility: float,
+    by_gain: float,
+    unit: float,
+    above: int,
+    share: float,
+    eligible_N: np.ndarray,
+    units_N: np.ndarray,
+    level: np.ndarray,
+    inclusion_N: np.ndarray,
+) -> int:
+    """One unit more for active rows whose remainder lies in a part above `above`; the rows in that part go to `level`,
+    in order. Writes π of eligible rows, and 0 of others. Returns how many went to `level`.
+    """
+    size, found, inverse = len(utility_N), 0, 1.0 / unit  # exact: a power of two
+    part, split = np.empty(LANES), np.float64(above)
+    for base in range(0, size, LANES):
+        width = min(LANES, size - base)
+        utility_L, credit_L, active_L, units_L = (
+            utility_N[base : base + width],
+            credit_N[base : base + width],
+            active_N[base : base + width],
+            units_N[base : base + width],
+        )
+        eligible_L, inclusion_L = eligible_N[base : base + width], inclusion_N[base : base + width]
+        for lane in range(width):
+            gain = (1.0 + credit_L[lane]) * np.float64(active_L[lane])
+            value = gain * (utility_L[lane] * by_utility + by_gain)
+            exact = value * unit
+            part[lane] = np.floor((exact - np.floor(exact)) * PARTS) if (value > 0.0) & (value < 1.0) else -1.0
+        near = 0
+        for lane in range(width):
+            near += 1 if part[lane] == split else 0
+        if near > 0:
+            for lane in range(width):
+                if part[lane] == split and found < len(level):
+                    level[found] = base + lane
+                    found += 1
+        for lane in range(width):
+            units_L[lane] += 1 if part[lane] > split else 0
+        for lane in range(width):
+            chance = units_L[lane] * inverse
+            inclusion_L[lane] = (chance + (1.0 - chance) * share) * np.float64(eligible_L[lane])
+    return found
