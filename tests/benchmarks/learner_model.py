@@ -8,8 +8,7 @@ and a group that is not all alike raises its own prompt by a·x, its category's 
 c·x, x = p(1−p)·weight·(1 + noise·z), z standard normal, p the pass rate at the draw. So a prompt teaches most where its
 outcomes vary, and what it teaches reaches others through b and c; held-out prompts learn by these alone. What a group
 teaches does not depend on how many rollouts it has, so methods of large groups pay for what counts for nothing here.
-Regressions
-are drawn from the seed before the run: at some steps a category's skill drops, whatever was trained.
+Regressions are drawn from the seed before the run: at some steps a category's skill drops, whatever was trained.
 
 Axes: N prompts, H held-out prompts, C categories, K groups of one step.
 """

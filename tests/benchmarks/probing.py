@@ -15,8 +15,9 @@ from selector.engine import RunEngine
 from selector.reports import GroupIn, Report, RolloutIn
 from selector.standing import what_next
 from selector.types import Purpose
-from tests.benchmarks.closed_loop import BATCH_SIZE, GROUP_SIZE, _pool, _report
+from tests.benchmarks.closed_loop import GROUP_SIZE, pool_of
 from tests.benchmarks.learner_model import Constants, Learner
+from tests.benchmarks.rolling_out import BATCH_SIZE, roll_out_step, whole_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,7 +41,7 @@ def train(
     """Trains until `num_rollouts` were made, with up to `probes` prompts probed before each step."""
     most = num_rollouts // (BATCH_SIZE * GROUP_SIZE) + 1
     learner = Learner(constants, seed, most)
-    engine, _ = RunEngine.begin("simulated", config, _pool(learner.category_N, 1.0 - learner.pass_rate()))
+    engine, _ = RunEngine.begin("simulated", config, pool_of(learner, told=True))
     rng = np.random.default_rng([seed, 2])
     if warm:
         _look_at_all(engine, learner, rng)
@@ -50,15 +51,10 @@ def train(
         if probes:
             spent = _probe(engine, learner, rng, step, probes)
             made, probed = made + spent, probed + spent
-        request = DrawRequest(index=step, size=BATCH_SIZE, policy_version=step, group_size=GROUP_SIZE)
-        event = engine.draw(request, now=0.0)
-        assert event is not None
-        engine.apply(event)
-        outcome_KG = learner.step(step, event.row_K, event.rollouts_K, np.ones(len(event.row_K)))
-        _report(engine, outcome_KG, event.rollouts_K, step)
-        made += int(event.rollouts_K.sum())
-        informative = int((outcome_KG.any(axis=1) & ~outcome_KG.all(axis=1)).sum())
-        lines.append((made, probed, learner.heldout_pass_rate(), informative))
+        done = roll_out_step(engine, learner, step)
+        learner.learn(step, done.row_K, done.weight_K)
+        made += done.rollouts
+        lines.append((made, probed, learner.heldout_pass_rate(), done.informative))
         step += 1
     columns = [np.array(column) for column in zip(*lines, strict=True)]
     return Probed(rollouts_T=columns[0], probes_T=columns[1], heldout_T=columns[2], informative_T=columns[3])
@@ -110,4 +106,4 @@ def _look_at_all(engine: RunEngine, learner: Learner, rng: np.random.Generator) 
     engine.apply(event)
     p_K = learner.pass_rate()[event.row_K]
     outcome_KG = rng.random((len(p_K), GROUP_SIZE)) < p_K[:, None]
-    _report(engine, outcome_KG, event.rollouts_K, 0)
+    engine.apply(whole_groups(engine, engine.state.batches[-1].first_ticket, outcome_KG, event.rollouts_K))
