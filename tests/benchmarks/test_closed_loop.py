@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from selector.reports import GroupIn, Report, RolloutIn
 from tests.benchmarks.closed_loop import GROUP_SIZE, Closed, closed_loop, pool_of
 from tests.benchmarks.learner_model import Constants, Learner
 from tests.benchmarks.rolling_out import BATCH_SIZE, roll_out_step, whole_groups
-from tests.benchmarks.simulate import LEFT_OUT
+from tests.benchmarks.simulate import LEFT_OUT, main
 
 SMALL = Constants(num_prompts=600, num_heldout=100)
 STILL = replace(SMALL, own=0.0, category=0.0, everyone=0.0, num_regressions=0)
@@ -200,6 +201,22 @@ def test_labels_are_another_models_shares_and_no_truth() -> None:
 
     assert set(np.unique(label_N * 128 % 1)) == {0.0}
     assert 0.9 < np.corrcoef(label_N, failed_N)[0, 1] < 0.99
+
+
+def test_a_person_gets_a_table_with_a_row_a_case_and_a_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "simulated.png"
+    only = ["--only", "midband", "speed", "midband, weights applied"]
+    monkeypatch.setattr(sys, "argv", ["simulate", "--quick", "--picture", str(picture), *only])
+
+    main()
+
+    printed = capsys.readouterr().out
+    rows = [line.split("│")[1].strip() for line in printed.splitlines() if line.startswith("│")]
+    assert sorted(rows) == ["midband", "midband, weights applied", "speed", "uniform"]
+    assert "second_moment_bound" in printed
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
