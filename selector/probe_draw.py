@@ -75,7 +75,8 @@ def draw_probes(
         due_unplaced=0,
         most=num,
         inclusion_N=inclusion_N,
-        selected_inclusion_N=inclusion_N,
+        selected_N=inclusion_N,
+        unit=1.0,
         expected_N=inclusion_N,
     )
     return drawn, None if rule is None else asdict(rule)
