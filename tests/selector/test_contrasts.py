@@ -60,9 +60,9 @@ def test_predictions_move_the_adjusted_contrast_only() -> None:
 
 
 def test_what_came_back_stands_for_what_did_not_of_the_same_kind() -> None:
-    # Of two selected tickets one is missing, and the other counts twice: (2·2·½ + 1·(−½))/3 + ½ = 1.
-    [found] = one(*by_hand([1.0, np.nan, 0.0], [False, False, True], [2.0, 2.0, 1.0]))
-    assert found.estimate == pytest.approx(1.0)
+    # Of two selected tickets one is missing, and the other counts twice: (2·3·½ + 1·(−½))/3 + ½ = 4/3.
+    [found] = one(*by_hand([1.0, np.nan, 0.0], [False, False, True], [3.0, 2.0, 1.0]))
+    assert found.estimate == pytest.approx(4 / 3)
 
 
 def test_a_draw_without_a_kind_says_nothing() -> None:
