@@ -72,3 +72,12 @@ def test_a_lower_bound_is_read_past_extras_and_upper_bounds() -> None:
 def test_a_requirement_without_a_lower_bound_is_refused() -> None:
     with pytest.raises(ValueError, match=r"'rich' in pyproject\.toml has no lower bound"):
         lower_bound("rich")
+
+
+def test_the_container_is_built_from_all_that_the_wheel_carries() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    lines = (ROOT / "Containerfile").read_text(encoding="utf-8").splitlines()
+    copied = {name for line in lines if line.startswith("COPY ") for name in line.split()[1:-1]}
+    assert all((ROOT / name).exists() for name in copied)
+    assert set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]) <= copied
+    assert {project["project"]["readme"], "pyproject.toml"} <= copied
