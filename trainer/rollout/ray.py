@@ -22,7 +22,8 @@ from trainer.rollout.base import Rollout, RolloutEngine, RolloutGroup
 # Of one worker: the piece that it makes, and the next, so that it never waits for this process.
 PLACES = 2
 PIECES_EACH = 4  # of a call's tickets, to each worker, so that a slow one holds up the others for a quarter of the time
-DEATHS = 3  # of workers at one piece: then its rollouts are errors, as it may be what kills them
+# Of workers at one piece: then its rollouts are errors, as it may be what kills them. Or of beginning workers, in a row.
+DEATHS = 3
 PATIENCE_S = 600.0  # with workers that begin, while none makes anything
 
 
@@ -74,6 +75,7 @@ class RayEngine(RolloutEngine):
         actor = ray.remote(num_cpus=1, num_gpus=accelerators, max_restarts=0)(_Worker)
         self._begin: Callable[[], _Slot] = lambda: _Slot(actor.remote(make_engine))
         self._slots = [self._begin() for _ in range(workers)]
+        self._failed_starts = 0  # since the last that succeeded
         self._weights: _Weights | None = None
 
     def __enter__(self) -> Self:
@@ -131,19 +133,22 @@ class RayEngine(RolloutEngine):
                 except RayTaskError as error:
                     raise error.cause from error
                 except RayActorError as error:
-                    if not slot.is_ready:
-                        raise MidbandError(f"a worker could not make its engine: {error}") from error
-                    at_fault, *others = slot.pieces.values()
-                    waiting.extendleft(others)
-                    if at_fault.deaths + 1 < DEATHS:
-                        waiting.append(_Piece(places=at_fault.places, deaths=at_fault.deaths + 1))
+                    if slot.is_ready:
+                        at_fault, *others = slot.pieces.values()
+                        waiting.extendleft(others)
+                        if at_fault.deaths + 1 < DEATHS:
+                            waiting.append(_Piece(places=at_fault.places, deaths=at_fault.deaths + 1))
+                        else:
+                            groups.update({place: _errors(tickets[place], spans[place]) for place in at_fault.places})
                     else:
-                        groups.update({place: _errors(tickets[place], spans[place]) for place in at_fault.places})
+                        self._failed_starts += 1
+                        if self._failed_starts >= DEATHS:
+                            raise MidbandError(f"a worker could not make its engine: {error}") from error
                     self._slots[self._slots.index(slot)] = self._begin()
                 else:
                     if slot.is_ready:
                         groups.update(zip(slot.pieces.pop(done).places, made, strict=True))
-                    slot.is_ready = True
+                    slot.is_ready, self._failed_starts = True, 0
         finally:
             for slot in self._slots:
                 for task in slot.pieces:

@@ -48,9 +48,10 @@ FINISHED: tuple[FinishReason, ...] = get_args(FinishReason)
 SEED_BYTES = 8
 COLDEST = 0.01  # vLLM takes a lower temperature for this one
 NUM_COMPARED, LENGTH_COMPARED = 4, 16  # sequences, and tokens of each
-# Largest difference of a compared log-probability. Sums in another order move float32 by some 1e-6 and 16 bits by some
-# 1e-2; the output layer of another policy, by 1 and more.
-TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.1}
+# Mean difference of the compared log-probabilities. On random tokens, of which each is unlikely, kernels of another
+# library move single ones by up to 4e-4 in float32 and 0.5 in bfloat16 (a model of 135 million parameters); an output
+# layer that stayed behind moves all of them, by 1 and more.
+TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.3, torch.float16: 0.05}
 
 
 class VllmEngine(RolloutEngine):
@@ -169,14 +170,14 @@ class VllmEngine(RolloutEngine):
             tied = " its embeddings are tied;" if model.config.get_text_config().tie_word_embeddings else ""
             self._doubt = (
                 f"after taking version {policy_version}, vLLM's log-probabilities differ from the model's by "
-                f"{difference:.2g}, where {tolerance:g} is allowed:{tied} this vLLM does not take this model's weights "
-                "while it runs, so train with another engine or another release of vLLM"
+                f"{difference:.2g} on average, where {tolerance:g} is allowed:{tied} this vLLM does not take this "
+                "model's weights while it runs, so train with another engine or another release of vLLM"
             )
             raise WeightsRefused(self._doubt)
         self._version, self._doubt = policy_version, None
 
     def _difference(self, model: PreTrainedModel) -> float:
-        """Largest difference of a log-probability between vLLM and the model, over a few sequences; NaN counts."""
+        """Mean difference of a log-probability between vLLM and the model, over a few sequences; NaN if any is."""
         vocabulary = model.get_input_embeddings().weight.shape[0]
         length = min(LENGTH_COMPARED, self._limit - 1)
         ids_ST = np.random.default_rng(0).integers(vocabulary, size=(NUM_COMPARED, length))
@@ -193,7 +194,7 @@ class VllmEngine(RolloutEngine):
             for t, token in enumerate(row)
             if t > 0
         ]
-        return float(np.max(differences))
+        return float(np.mean(differences))
 
     def _refuse_other_weights(self, policy_version: int) -> None:
         if self._doubt is not None:

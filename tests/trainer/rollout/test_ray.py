@@ -96,12 +96,15 @@ def notes(folder: Path, kind: str) -> list[str]:
     return [path.name.split("-")[1] for path in folder.glob(f"{kind}-*")]
 
 
-def test_it_gives_what_one_engine_gives_and_everybody_works(pool: Any, tmp_path: Path) -> None:
+def test_it_gives_what_one_engine_gives_from_small_pieces(pool: Any, tmp_path: Path) -> None:
     tickets = tickets_of(21)
     (tmp_path / "one").mkdir()
     expected = Letters(tmp_path / "one").generate(tickets, policy_version=3)
     assert pool.generate(tickets, policy_version=3) == expected
     assert pool.generate([], policy_version=3) == []
+    until_s = time.monotonic() + 120
+    while len(set(notes(tmp_path, "made"))) < WORKERS and time.monotonic() < until_s:
+        time.sleep(0.1)  # one may begin while the other does it all
     assert len(set(notes(tmp_path, "made"))) == WORKERS
     assert max(map(int, notes(tmp_path, "asked"))) == 3  # a quarter of a worker's share
 
