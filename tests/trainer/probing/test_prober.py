@@ -108,6 +108,8 @@ def test_who_is_interrupted_hands_back_what_was_open(client: Client) -> None:
     info = client.run("r")
     assert info.tickets.open == 0
     assert info.tickets.void > 0
+    # Of the reasons, this is one of those after which a ticket may be tried again.
+    assert {item.reason for item in client.tickets("r", purpose="probe", state="void").items} == {"lost"}
     assert probe(client, "r", Scripted(), version=lambda: 0).ended == "nothing_to_learn"
 
 
