@@ -1,8 +1,9 @@
 """How long a start takes on a run of many reported rollouts, what each of them takes in the database, and memory.
 
 The run is made through the core and the store, as a service would make it but without HTTP: draws and whole reports, a
-commit each, and full snapshots where the service takes them. Then it is loaded anew in a process of its own, once from
-its newest snapshot and the tail of the log that is as long as it can get.
+commit each, and full snapshots where the service takes them. Then it is loaded anew in a process of its own, from its
+newest snapshot and the tail of the log. Seconds are shown by the clock and of the processor, which other load of the
+machine does not change.
 """
 
 import json
@@ -62,9 +63,10 @@ def main() -> None:
     }
     rows = [
         ("start", "seconds", found["seconds"], "s"),
+        ("start", "seconds of the processor", found["cpu_s"], "s"),
         ("start", "peak memory", found["peak_mib"], "MiB"),
-        ("snapshot", "longest", made["longest_save_s"], "s"),
-        ("reports", "core, store and commit", made["groups_per_second"], "groups/s"),
+        ("snapshot", "longest, of the processor", made["longest_save_s"], "s"),
+        ("reports", "core, store and commit, of the processor", made["groups_per_second"], "groups/s"),
         ("database", "bytes per rollout", stored / made["reported"], "B"),
         ("database", "of them snapshots", made["snapshot_bytes"] / made["reported"], "B"),
     ]
@@ -76,7 +78,7 @@ def main() -> None:
 
 
 def _make(url: str, num_prompts: int, rollouts: int) -> dict[str, float]:
-    """A run in which so many rollouts were reported, its last snapshot as old as the service lets it get."""
+    """A run in which so many rollouts were reported."""
     database = create_database(url)
     upgrade(database)
     pool, _ = create_pool(database, "pool", None, at=0.0)
@@ -106,18 +108,18 @@ def _make(url: str, num_prompts: int, rollouts: int) -> dict[str, float]:
             )
             for position, outcome_G in enumerate(outcome_KG)
         ]
-        begin = time.perf_counter()
+        begin = time.process_time()
         event = engine.report(Report(groups=groups, version=(index, index)), now=0.0).event
         assert event is not None
         engine.apply(event)
         store.append(run, engine, [event], {}, 0.0, token=token)
-        spent += time.perf_counter() - begin
+        spent += time.process_time() - begin
         reported = engine.state.ledger.statuses["reported"]
         due = reported - saved >= SNAPSHOT_ROLLOUTS or engine.state.seq - saved_seq >= SNAPSHOT_EVENTS
-        if due and rollouts - reported >= SNAPSHOT_ROLLOUTS - BATCH_SIZE * GROUP_SIZE:
-            begin = time.perf_counter()
+        if due:
+            begin = time.process_time()
             store.save(run, engine, 0.0, token=token)
-            longest = max(longest, time.perf_counter() - begin)
+            longest = max(longest, time.process_time() - begin)
             saved_seq, saved = engine.state.seq, reported
         tail = engine.state.seq - saved_seq
     with read(database) as connection:
@@ -166,11 +168,11 @@ def _load(url: str) -> None:
     with read(database) as connection:
         run = find_run(connection, "bench")
     assert run is not None
-    begin = time.perf_counter()
+    begin, cpu_begin = time.perf_counter(), time.process_time()
     RunStore(database).load(run)
-    seconds = time.perf_counter() - begin
+    seconds, cpu_s = time.perf_counter() - begin, time.process_time() - cpu_begin
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = {"seconds": seconds, "peak_mib": peak / (2**20 if sys.platform == "darwin" else 2**10)}
+    found = {"seconds": seconds, "cpu_s": cpu_s, "peak_mib": peak / (2**20 if sys.platform == "darwin" else 2**10)}
     sys.stdout.write(json.dumps(found) + "\n")
 
 
