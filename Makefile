@@ -51,7 +51,7 @@ serve: $(VENV)/.run-ready ## start the service on this machine
 test: $(VENV)/.dev-ready ## the tests a change must pass, in a few minutes
 	$(PYTEST) -m "not ($(LEFT_OUT))"
 
-test-full: test test-left-out test-engines ## those and all the others: slow, browser, accelerator, vLLM and Ray
+test-full: test test-left-out ## those and all the others but test-engines: slow, browser, accelerator
 
 # What `test` leaves out and nothing twice. Exit code 5 says that no test was left out, which is no failure.
 test-left-out: $(VENV)/.full-ready
