@@ -22,7 +22,7 @@ from trainer.rollout.base import Rollout, RolloutEngine, RolloutGroup
 # Of one worker: the piece that it makes, and the next, so that it never waits for this process.
 PLACES = 2
 PIECES_EACH = 4  # of a call's tickets, to each worker, so that a slow one holds up the others for a quarter of the time
-# Of workers at one piece: then its rollouts are errors, as it may be what kills them. Or, in a row, of beginning ones.
+# Of workers at one piece: then its rollouts are errors, as it may be what kills them. Of workers that begin, in a row.
 DEATHS = 3
 PATIENCE_S = 600.0  # with workers that begin, while none makes anything
 
