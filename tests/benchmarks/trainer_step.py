@@ -63,13 +63,19 @@ def _measure(service: httpx.Client, folder: Path, num_prompts: int, size: int, s
     bare_ms = 1_000 * float(np.median(seconds["bare"]))
     return [
         Figure(
-            benchmark="trainer_step", case=case, metric=metric, value=1_000 * float(np.quantile(seconds[key], quantile)),
-            unit="ms", reference_name="bare HTTP, draw and report, p50", reference_value=bare_ms, n=num_prompts,
+            benchmark="trainer_step",
+            case=case,
+            metric=metric,
+            value=1_000 * float(np.quantile(seconds[key], quantile)),
+            unit="ms",
+            reference_name="bare HTTP, draw and report, p50",
+            reference_value=bare_ms,
+            n=num_prompts,
             setting=setting,
         )
         for case, key in cases
         for metric, quantile in (("p50", 0.5), ("p90", 0.9))
-    ]  # fmt: skip
+    ]
 
 
 def _step(client: Client, index: int, size: int) -> tuple[float, float, float]:
