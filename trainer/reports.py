@@ -43,6 +43,10 @@ def group(
     Raises InvalidRequest for an infinity, an outcome outside [0, 1], lists of different lengths, or too many rollouts.
     """
     name = ticket.ticket if isinstance(ticket, Ticket) else ticket
+    if not name:
+        raise InvalidRequest(
+            "this ticket has no id: it was drawn in this process while the service was away, and is not reported"
+        )
     rollouts: list[dict[str, object]] = [
         {"outcome": value} for value in _scores(list(outcomes), "outcome", name, start or 0)
     ]
