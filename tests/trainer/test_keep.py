@@ -177,7 +177,7 @@ def test_a_rule_by_its_name_is_short_for_a_table(tmp_path: Path) -> None:
 def test_a_run_from_before_there_was_the_part_goes_on_and_one_that_changes_it_does_not(tmp_path: Path) -> None:
     config = make_config(tmp_path, stop={"steps": 1})
     run(config)
-    assert "keep" not in (tmp_path / "config.json").read_text(encoding="utf-8")
+    assert '"keep"' not in (tmp_path / "config.json").read_text(encoding="utf-8")
     changed = make_config(tmp_path, stop={"steps": 2}, loss={"keep": "pods"})
     with service(tmp_path) as client, pytest.raises(InvalidRequest, match=r"loss\.keep\.rule: None then, 'pods' now"):
         begin(changed, client, make_policy(changed)[0], Metrics(tmp_path / "metrics.jsonl"))

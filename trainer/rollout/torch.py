@@ -48,6 +48,7 @@ class TorchEngine(RolloutEngine):
     `temperature` > 0 divides the logits; recorded log-probabilities are those of the distribution that was sampled.
     An answer ends with an end token of the model, or unfinished after `max_new_tokens` (status `truncated`; it is
     graded all the same). At most `batch_size` rollouts are written at a time, but never less than a whole ticket.
+    `bfloat16`: products are computed in it, by autocast; probabilities are normalised in float32.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class TorchEngine(RolloutEngine):
         temperature: float = 1.0,
         seed: int = 0,
         batch_size: int = 512,
+        bfloat16: bool = False,
     ) -> None:
         if max_new_tokens < 1 or batch_size < 1:
             raise ValueError(f"max_new_tokens and batch_size must be >= 1, got {max_new_tokens} and {batch_size}")
@@ -72,6 +74,7 @@ class TorchEngine(RolloutEngine):
         self._temperature = temperature
         self._seed = seed
         self._batch_size = batch_size
+        self._bfloat16 = bfloat16
         self._end_ids = _end_ids(model, tokenizer)
 
     def generate(self, tickets: Sequence[Ticket], *, policy_version: int) -> list[RolloutGroup]:
@@ -169,7 +172,10 @@ class TorchEngine(RolloutEngine):
         was_training = self._model.training
         self._model.eval()
         try:
-            with torch.inference_mode():
+            with (
+                torch.inference_mode(),
+                torch.autocast(device.type, torch.bfloat16, enabled=self._bfloat16),
+            ):
                 ids_RT, logprob_RT, length_R, ended_R = self._write(ids_KP, attended_KP, ticket_of_R, uniform_RT)
         finally:
             self._model.train(was_training)

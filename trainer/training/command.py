@@ -7,7 +7,7 @@ person: progress on standard error, the held-out pass rates on standard output.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -16,10 +16,12 @@ from rich.table import Table
 from trainer.client import Client
 from trainer.errors import InvalidRequest, MissingExtra
 from trainer.finished.keeping import CLAIMS
+from trainer.rollout.ahead import Ahead
 from trainer.training.checkpoints import Checkpoints
 from trainer.training.config import PoolSettings, TrainConfig
 from trainer.training.evaluate import PassRate
 from trainer.training.metrics import Line
+from trainer.training.trackers import trackers
 
 if TYPE_CHECKING:
     from trainer.grpo import Result, Watch
@@ -50,8 +52,15 @@ def run_command(config: TrainConfig, client: Client, *, console: Console | None 
             markup=False,
             soft_wrap=True,
         )
-    with progress(config) as watch:
-        result = train(config, client, policy, engine, watch=watch)
+    told = trackers(config)
+    with progress(config) as bar, running_ahead(config, policy) as ahead:
+
+        def watch(line: Line) -> None:
+            bar(line)
+            for tracker in told:
+                tracker(line)
+
+        result = train(config, client, policy, engine, watch=watch, ahead=ahead)
     show(result, config.output, console)
     return result
 
@@ -62,24 +71,40 @@ def begin_with(config: TrainConfig) -> tuple["Policy", "TorchEngine"]:
     Raises MissingExtra without torch and transformers.
     """
     try:
-        from trainer.graders import GRADERS
         from trainer.policy import Policy
-        from trainer.rollout.torch import TorchEngine
     except ModuleNotFoundError as error:
         if error.name not in EXTRA:
             raise
         raise MissingExtra(f"training needs {error.name}: pip install 'midband[trainer]'") from error
     policy = Policy.at_start(config)
-    engine = TorchEngine(
-        policy.model,
+    return policy, _engine(config, policy, policy.model)
+
+
+def _engine(config: TrainConfig, policy: "Policy", model: Any) -> "TorchEngine":
+    from trainer.graders import GRADERS
+    from trainer.rollout.torch import TorchEngine
+
+    return TorchEngine(
+        model,
         policy.tokenizer,
         GRADERS[config.model.grader],
         max_new_tokens=config.model.max_new_tokens,
         temperature=config.model.temperature,
         seed=config.seed,
         batch_size=config.model.generation_batch,
+        bfloat16=config.model.precision == "bfloat16",
     )
-    return policy, engine
+
+
+@contextmanager
+def running_ahead(config: TrainConfig, policy: "Policy") -> Iterator[Ahead | None]:
+    """What generates training batches where the configuration lets rollouts run ahead."""
+    if not config.asynchrony.depth:
+        yield None
+        return
+    twin = policy.twin()
+    with Ahead(_engine(config, policy, twin), lambda: policy.snapshot(twin)) as ahead:
+        yield ahead
 
 
 def fill_pool(client: Client, settings: PoolSettings) -> None:

@@ -60,6 +60,15 @@ class RunSettings(Settings):
         return {"preset": value} if isinstance(value, str) else value
 
 
+class LoraSettings(Settings):
+    """Low-rank adapters in place of the weights themselves (arXiv 2106.09685); needs the extra `lora`."""
+
+    rank: AtLeast1 = 16
+    alpha: Positive = 32.0  # adapters count alpha / rank times
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    targets: list[str] | Literal["all-linear"] = "all-linear"  # names of the layers that get one
+
+
 class ModelSettings(Settings):
     """What is trained and how it answers."""
 
@@ -68,6 +77,11 @@ class ModelSettings(Settings):
     temperature: Positive = 1.0
     grader: Literal["exact", "numeric"] = "exact"
     generation_batch: AtLeast1 = 512  # rollouts generated at once
+    device: str | None = None  # as torch names it; left out: the first accelerator, or the CPU if there is none
+    # `bfloat16`: matrix products in it, by autocast; weights that are trained and the optimizer stay in float32.
+    precision: Literal["float32", "bfloat16"] = "float32"
+    gradient_checkpointing: bool = False  # activations are computed again in the backward pass: less memory, more time
+    lora: LoraSettings | None = None
 
 
 class BatchSettings(Settings):
@@ -108,6 +122,9 @@ class LossSettings(Settings):
     # `cancelled`: a batch is divided by all its groups. `kept`: by its informative ones, as where others are dropped
     # and drawn anew, which multiplies the step by 1/yield.
     inverse_yield: Literal["cancelled", "kept"] = "cancelled"
+    # Bound of the ratio of trainer's to sampler's probability of a token, by which its loss is multiplied; left out:
+    # the sampler is taken at its word.
+    importance_cap: Positive | None = None
     keep: KeepSettings = KeepSettings()
 
     @field_validator("keep", mode="before")
@@ -143,6 +160,30 @@ class CheckpointSettings(Settings):
     every: AtLeast1 = 25  # steps; also before the first and after the last
 
 
+class AsynchronySettings(Settings):
+    """Rollouts that run ahead of the updates, on weights of their own; `trainer.rollout.ahead` has the schedule."""
+
+    depth: Annotated[int, Field(ge=0, le=64)] = 0  # batches begun before the one trained on; 0: one after the other
+    max_lag: Annotated[int, Field(ge=0)] | None = None  # versions a group may be behind; left out: `depth`
+    # Groups behind by more are dropped. Those behind by less count in full, or with `down_weight` `decay`^lag times.
+    rule: Literal["drop", "down_weight"] = "drop"
+    decay: Annotated[float, Field(gt=0, lt=1)] = 0.8
+
+    @property
+    def bound(self) -> int:
+        return self.depth if self.max_lag is None else self.max_lag
+
+    @model_validator(mode="after")
+    def _can_be_met(self) -> Self:
+        if self.bound < self.depth:
+            raise ValueError(
+                f"max_lag {self.max_lag} is below depth {self.depth}: every group would come too late to be trained on"
+            )
+        if self.rule == "drop" and "decay" in self.model_fields_set:
+            raise ValueError("decay has no effect with rule 'drop': leave it out")
+        return self
+
+
 class StopSettings(Settings):
     """When to stop: at whichever comes first."""
 
@@ -170,6 +211,8 @@ class TrainConfig(Settings):
     optimizer: OptimizerSettings = OptimizerSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
+    asynchrony: AsynchronySettings = AsynchronySettings()
+    log_to: list[Literal["tensorboard", "trackio", "wandb"]] = []  # beside metrics.jsonl; each must be installed
     stop: StopSettings
 
     @classmethod
