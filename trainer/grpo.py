@@ -123,7 +123,8 @@ class Training:
         figures = self.policy.update(trained, step=index, factor=factor) if trained else {}
         laps.end("update")
         costs = step_costs(groups + stale, laps)
-        held = self.meters.costs()
+        engine = self.engine if self.ahead is None else self.ahead.engine
+        held = self.meters.costs() | ({"environment_s": in_them} if (in_them := engine.environment_s()) else {})
         self.client.step(
             self.run,
             index,

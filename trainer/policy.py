@@ -123,7 +123,12 @@ class Policy:
         # The first pass says how the sampler's probabilities agree with ours, the last what the clip came to hold.
         figures = {**passes[-1], "log_ratio": passes[0]["log_ratio"], "loss": passes[0]["loss"], "learning_rate": rate}
         if self.config.loss.importance_cap is not None:
-            ratios = [ratio for row in importance or () for ratio in row]
+            ratios = [
+                ratio
+                for row, rollout in zip(importance or (), chosen, strict=True)
+                for ratio, own in zip(row, written(rollout), strict=True)
+                if own
+            ]
             capped = sum(ratio >= self.config.loss.importance_cap for ratio in ratios)
             figures |= {"importance": sum(ratios) / max(len(ratios), 1), "capped": capped / max(len(ratios), 1)}
         if self.past is not None:

@@ -38,7 +38,7 @@ class Ahead:
     """One worker and the batches it was given. Use it as a context manager: leaving waits for what is under way."""
 
     def __init__(self, engine: RolloutEngine, snapshot: Snapshot) -> None:
-        self._engine, self._snapshot = engine, snapshot
+        self.engine, self._snapshot = engine, snapshot
         self._begun: deque[Begun] = deque()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="midband-rollouts")
 
@@ -75,7 +75,7 @@ class Ahead:
 
     def _roll_out(self, load: Callable[[], None], tickets: Sequence[Ticket], version: int) -> list[RolloutGroup]:
         load()
-        groups = self._engine.generate(tickets, policy_version=version) if tickets else []
+        groups = self.engine.generate(tickets, policy_version=version) if tickets else []
         return [group if group.version is not None else replace(group, version=version) for group in groups]
 
 

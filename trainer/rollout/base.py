@@ -94,6 +94,12 @@ class RolloutEngine(ABC):
         a prompt the engine does not know, a group size it cannot give.
         """
 
+    def environment_s(self) -> dict[str, float]:
+        """Seconds that environments and tools took since the last call, by phase: create, reset, act, observe,
+        teardown. Empty for engines without any.
+        """
+        return {}
+
     def generate_part(
         self, tickets: Sequence[Ticket], spans: Sequence[range], *, policy_version: int
     ) -> list[RolloutGroup]:

@@ -25,6 +25,7 @@ from trainer.errors import InvalidRequest
 from trainer.graders import Grader
 from trainer.reports import Status
 from trainer.rollout.base import FinishReason, Rollout, RolloutEngine, RolloutGroup
+from trainer.rollout.turns import Said
 
 logger = logging.getLogger(__name__)
 
@@ -110,9 +111,41 @@ class TorchEngine(RolloutEngine):
                 groups[place] = RolloutGroup(ticket=ticket, rollouts=tuple(rollouts), start=spans[place].start)
         return [groups[place] for place in range(len(tickets))]
 
+    # One turn at a time, for rollouts that an environment answers: `trainer.rollout.turns`.
+
+    def prompt_ids(self, ticket: Ticket) -> list[int]:
+        return self._prompts([ticket])[0]
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._tokenizer(text, add_special_tokens=False).input_ids)
+
+    def fits(self, ids: Sequence[int]) -> bool:
+        limit = self._limit()
+        return limit is None or len(ids) + self._max_new_tokens <= limit
+
+    def say(self, histories: Sequence[list[int]], turns: Sequence[tuple[Ticket, int, int]]) -> list[Said]:
+        """One answer to each, keyed by ticket, rollout and turn, whatever it is generated together with."""
+        said: list[Said] = []
+        for start in range(0, len(histories), self._batch_size):
+            piece = slice(start, start + self._batch_size)
+            keyed = [
+                ticket.model_copy(update={"ticket": f"{_identity(ticket.ticket)}/{n}/{turn}", "group_size": 1})
+                for ticket, n, turn in turns[piece]
+            ]
+            answers = self._sample(list(histories[piece]), keyed, [range(1)] * len(keyed))
+            texts = self._tokenizer.batch_decode([answer.ids for answer in answers], skip_special_tokens=True)
+            said += [
+                Said(ids=answer.ids, logprobs=answer.logprobs, text=text, ended=answer.finish_reason == "stop")
+                for answer, text in zip(answers, texts, strict=True)
+            ]
+        return said
+
+    def _limit(self) -> int | None:
+        return getattr(self._model.config, "max_position_embeddings", None)
+
     def _prompts(self, tickets: Sequence[Ticket]) -> list[list[int]]:
         prompts = []
-        limit = getattr(self._model.config, "max_position_embeddings", None)
+        limit = self._limit()
         for ticket in tickets:
             ids = self._ids(ticket)
             if not ids:
