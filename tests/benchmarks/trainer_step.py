@@ -3,12 +3,13 @@
 The engine is none: outcomes are made up beforehand, so every second measured is spent by the client, the wire or the
 service. Beside it, in turns, the same bodies go to bare endpoints that parse them and answer the same bytes, as ready
 bytes and by plain httpx: what is left there is the framework's. The client's own part is measured once more against
-answers that are ready in this process.
+answers that are ready in this process. Processor seconds of client and service together are given too: on a machine
+that others use they say more than the clock.
 """
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import httpx
@@ -47,9 +48,12 @@ def _measure(service: httpx.Client, folder: Path, num_prompts: int, size: int, s
         (folder / "draw.json").write_bytes(first)
         (folder / "report.json").write_text(answer.model_dump_json())
         ready = _ready_client(first, answer.model_dump_json().encode())
+        processor_s = 0.0
         with bare_server(folder) as bare:
             for index in range(1, steps + 1):
+                before_s = _processor_s(service) + time.process_time()
                 took = _step(client, index, size)
+                processor_s += _processor_s(service) + time.process_time() - before_s
                 for name, value in zip(PHASES, took, strict=True):
                     seconds[name].append(value)
                 seconds["all"].append(sum(took))
@@ -61,6 +65,28 @@ def _measure(service: httpx.Client, folder: Path, num_prompts: int, size: int, s
     }  # fmt: skip
     cases = [("whole step", "all"), *((name, name) for name in PHASES), ("client alone", "client")]
     bare_ms = 1_000 * float(np.median(seconds["bare"]))
+    processor = Figure(
+        benchmark="trainer_step",
+        case="whole step",
+        metric="processor, client and service, mean",
+        value=1_000 * processor_s / steps,
+        unit="ms",
+        n=num_prompts,
+        setting=setting,
+    )
+    return [
+        processor,
+        *_figures(cases, seconds, bare_ms, num_prompts, setting),
+    ]
+
+
+def _figures(
+    cases: Sequence[tuple[str, str]],
+    seconds: Mapping[str, Sequence[float]],
+    bare_ms: float,
+    num_prompts: int,
+    setting: Mapping[str, object],
+) -> list[Figure]:
     return [
         Figure(
             benchmark="trainer_step",
@@ -88,6 +114,12 @@ def _step(client: Client, index: int, size: int) -> tuple[float, float, float]:
     trained = [ticket.ticket for ticket in batch.tickets]
     client.step("bench", index, policy_version=index + 1, trained=trained, costs={"update_s": 0.0})
     return drawn_s - began_s, reported_s - drawn_s, time.perf_counter() - reported_s
+
+
+def _processor_s(service: httpx.Client) -> float:
+    """Processor seconds that the service's process has used so far."""
+    lines = service.get("/metrics").raise_for_status().text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("process_cpu_seconds_total "))
 
 
 def _groups(tickets: Sequence[Ticket], index: int) -> list[GroupReport]:
