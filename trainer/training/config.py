@@ -212,7 +212,7 @@ class TrainConfig(Settings):
     evaluation: EvaluationSettings = EvaluationSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     asynchrony: AsynchronySettings = AsynchronySettings()
-    log_to: list[Literal["tensorboard", "trackio", "wandb"]] = []  # beside metrics.jsonl; each must be installed
+    log_to: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = ()  # beside metrics.jsonl; each must be installed
     stop: StopSettings
 
     @classmethod

@@ -260,7 +260,7 @@ def test_a_step_says_what_generation_scoring_update_and_waiting_took(service: Cl
 
 
 def test_a_step_that_generates_twice_leaves_its_seconds_out(service: Client, tmp_path: Path) -> None:
-    options = {"per_device_train_batch_size": 2 * GROUP_SIZE, "gradient_accumulation_steps": 2}
+    options: dict[str, Any] = {"per_device_train_batch_size": 2 * GROUP_SIZE, "gradient_accumulation_steps": 2}
     make_trainer(service, tmp_path, max_steps=2, steps_per_generation=1, **options).train()
     seconds = service.costs("tiny").seconds
     assert not any(seconds.get(phase) for phase in ("generation", "update"))
