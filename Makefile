@@ -19,7 +19,7 @@ DEV_DOWNLOAD_MB := 414
 TORCH := torch==2.13.0
 # What the loss is compared with, in `test-full` only; in an environment with everything else it downloads some more.
 TRL := trl==1.16.0
-TRL_DOWNLOAD_MB := 15
+TRL_DOWNLOAD_MB := 16
 
 # One thread a process: two that spin beside any other load are many times slower than one.
 export OMP_NUM_THREADS := 1
@@ -113,8 +113,8 @@ $(VENV)/.dev-ready: pyproject.toml | $(VENV)/bin/python
 	@touch $@ $(VENV)/.run-ready $(VENV)/.demo-ready
 
 $(VENV)/.full-ready: $(VENV)/.dev-ready
-	@echo "Installing TRL into $(VENV), to compare with. This downloads about $(TRL_DOWNLOAD_MB) MB more."
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH) $(TRL) -e '.[trl]'
+	@echo "Installing TRL and peft into $(VENV), to test with. This downloads about $(TRL_DOWNLOAD_MB) MB more."
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH) $(TRL) -e '.[lora,trl]'
 	@touch $@
 
 # The three that are taken away come with vLLM's CPU build, are for pictures and sound, and fail on this torch in a way

@@ -21,10 +21,11 @@ import typer
 
 if TYPE_CHECKING:
     from api.settings import Settings
+    from trainer.async_client import AsyncClient
     from trainer.client import Client
     from trainer.reports import group
 
-__all__ = ["Client", "group", "in_process", "main"]
+__all__ = ["AsyncClient", "Client", "group", "in_process", "main"]
 
 ASKING_PATIENCE_S = 5.0  # of a person who asks a service that may not be there
 OUR_PACKAGES = ("api", "predictors", "selector", "trainer")
@@ -57,6 +58,10 @@ def __getattr__(name: str) -> object:
         from trainer.client import Client
 
         return Client
+    if name == "AsyncClient":
+        from trainer.async_client import AsyncClient
+
+        return AsyncClient
     if name == "group":
         from trainer.reports import group
 

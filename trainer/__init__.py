@@ -3,6 +3,7 @@
 client       one method for each call of the service        options     the keyword arguments of those methods
 reports      outcomes as the groups of a report             bodies      imports on the way out, JSON lines on the way in
 connection   one HTTP call: retries, refusals, parsing      retry       how long and how often to try again
+calls/       what the calls are, by subject              async_client the same calls, to be awaited
 transport    the service inside this process                errors      everything that can go wrong, drawn as a tree
 rollout/     engines that turn tickets into groups          replay/     policies compared on a record of outcomes
 training/    around the reference GRPO loop                 learner/    the small model that it trains, its puzzles

@@ -2,6 +2,7 @@
 
 A step draws K tickets, rolls them out and reports them, more of them where the run fills its batches up, updates the
 weights and says what that cost: `Training.step`.
+Where rollouts run ahead, the batch was begun some steps before: `rollout.ahead`.
 `policy` has the update, `advantages` and `loss` its formulas, and what surrounds a run is in `training/`. Nothing here
 selects prompts. Randomness is keyed by seed and step and no generator's state is carried on, so a run that was resumed
 from a checkpoint equals one that never stopped.
@@ -10,15 +11,18 @@ from a checkpoint equals one that never stopped.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from api.schemas import Batch
 from trainer.client import Client
-from trainer.errors import MidbandError
+from trainer.errors import InvalidRequest, MidbandError
 from trainer.loss import yield_factor
 from trainer.policy import Policy, reward_of
+from trainer.rollout.ahead import Ahead, by_age
 from trainer.rollout.base import RolloutEngine
-from trainer.rollout.waves import RolledOut, roll_out
+from trainer.rollout.waves import RolledOut, hand_in, roll_out
 from trainer.training.checkpoints import Checkpoints, begin
 from trainer.training.config import StopSettings, TrainConfig
 from trainer.training.evaluate import Evaluation, StratumOf, evaluate, strata
+from trainer.training.meters import Meters
 from trainer.training.metrics import Line, Metrics
 from trainer.training.progress import Laps, Progress, environment_of, step_costs, step_line
 
@@ -43,14 +47,19 @@ def train(
     *,
     stratum_of: StratumOf | None = None,
     watch: Watch | None = None,
+    ahead: Ahead | None = None,
 ) -> Result:
     """Train until `config.stop`, or go on with what is in `config.output`. The pool must be on the service.
 
     `policy` comes with the weights of the start, also when it goes on from others; `engine` generates with the very
-    weights that `policy` changes, or takes them at each `sync`. `stratum_of` overrides what evaluations are split by.
-    Raises InvalidRequest for a configuration that does not fit what is there, MidbandError when the service or the
-    numbers refuse.
+    weights that `policy` changes, or takes them at each `sync`. `stratum_of` overrides what evaluations are split by;
+    `ahead` is what generates training batches where `asynchrony.depth` is above 0. Raises InvalidRequest for a
+    configuration that does not fit what is there, MidbandError when the service or the numbers refuse.
     """
+    if (config.asynchrony.depth > 0) != (ahead is not None):
+        raise InvalidRequest(
+            f"asynchrony.depth is {config.asynchrony.depth}: give `ahead` where it is above 0 and only there"
+        )
     saved, metrics = Checkpoints(config.output), Metrics(config.output / "metrics.jsonl")
     at = saved.progress()
     stopped = None if at is None else _reached(config.stop, at)
@@ -58,11 +67,12 @@ def train(
         at = begin(config, client, policy, metrics)
         engine.sync(policy_version=at.step)
         stratum_of = stratum_of or strata(client, config.pool.name, config.evaluation.stratum)
-        training = Training(config, client, policy, engine, metrics, at, stratum_of, watch)
+        training = Training(config, client, policy, engine, metrics, at, stratum_of, watch, ahead)
         training.look_and_keep()
         while (stopped := _reached(config.stop, training.at) or training.step()) is None:
             training.look_and_keep()
         training.look_and_keep(last=True)
+        training.hand_in_what_is_left()
         at = saved.progress() or training.at
     client.complete(config.run.name)
     evaluations = [Evaluation.from_json(line) for line in metrics.lines("evaluation")]
@@ -82,20 +92,21 @@ class Training:
         at: Progress,
         stratum_of: StratumOf,
         watch: Watch | None,
+        ahead: Ahead | None,
     ) -> None:
         self.config, self.client, self.policy, self.engine = config, client, policy, engine
         self.metrics, self.at, self.stratum_of, self.watch = metrics, at, stratum_of, watch
-        self.run = config.run.name
+        self.run, self.ahead, self.meters = config.run.name, ahead, Meters()
         self.looked_at, self.kept_at = at.step or None, at.step  # at the very start there is a checkpoint and no look
 
     def step(self) -> str | None:
         """One batch and one update; returns what the service says when it has nothing to draw."""
         index = self.at.step  # updates made, so also the version of the weights
         laps = Laps()
-        drawn = self._draw(laps, self.config.batch.size)
+        drawn = self._draw(laps, self.config.batch.size) if self.ahead is None else self._take(self.ahead, laps)
         if isinstance(drawn, str):
             return drawn
-        groups, answers, trained, factor = drawn.groups, drawn.answers, drawn.kept, 1.0
+        groups, answers, trained, factor, stale = drawn.groups, drawn.answers, drawn.kept, 1.0, drawn.stale
         while (standing := drawn.standing) is not None:
             kept = set(standing.kept)
             trained, factor = [group for group in groups if group.ticket.ticket in kept], standing.factor
@@ -109,11 +120,14 @@ class Training:
         if divides_by_informative:
             counted = [judged[group.ticket.ticket] for group in trained if group.ticket.ticket in judged]
             factor *= yield_factor(sum(counted), len(counted))
-        figures = self.policy.update(trained, step=index, factor=factor)
+        # Where every group was too old there is nothing to learn from, and the weights stay.
+        figures = self.policy.update(trained, step=index, factor=factor) if trained else {}
         laps.end("update")
         self.engine.sync(policy_version=index + 1)
         laps.end("weight_sync")
-        costs = step_costs(groups, laps)
+        costs = step_costs(groups + stale, laps)
+        engine = self.engine if self.ahead is None else self.ahead.engine
+        held = self.meters.costs() | ({"environment_s": in_them} if (in_them := engine.environment_s()) else {})
         self.client.step(
             self.run,
             index,
@@ -124,28 +138,66 @@ class Training:
             # that the run's claim speaks of.
             weights_applied=not divides_by_informative
             and self.config.loss.keep.rule == "all"
+            and self.config.asynchrony.rule == "drop"
             and all(group.ticket.weight is not None for group in groups),
-            costs=costs | {"environment": environment_of(self.config)},
+            costs=costs | held | {"environment": environment_of(self.config)},
         )
-        self.at = self.at.after(groups)
-        self._record(step_line(self.at, groups, list(judged.values())) | figures | {"seconds": costs})
+        self.at = self.at.after(groups + stale)
+        line = step_line(self.at, groups + stale, list(judged.values())) | figures
+        if self.ahead is not None:
+            lags = [index - group.version for group in groups if group.version is not None]
+            line |= {"lag": sum(lags) / max(len(lags), 1), "stale": len(stale)}
+        self._record(line | {"seconds": costs, "measured": held})
         return None
+
+    def _take(self, ahead: Ahead, laps: Laps) -> RolledOut | str:
+        """This step's batch of those that run ahead, once more of them are begun; what is too old ends as stale."""
+        index, settings, last = self.at.step, self.config.asynchrony, self.config.stop.steps
+        for place in range(index + len(ahead), index + settings.depth + 1):
+            if last is None or place < last:
+                ahead.begin(self._batch(place, self.config.batch.size), version=index)
+        laps.end("draw")
+        begun = ahead.next()
+        laps.end("waiting")
+        if not begun.batch.tickets:
+            return begun.batch.reason or "no tickets"
+        young, old = by_age(begun.groups.result(), now=index, bound=settings.bound)
+        done = hand_in(self.client, self.run, young, old, branch=self.at.branch)
+        laps.end("report")
+        self._refuse(done)
+        return done
 
     def _draw(self, laps: Laps, size: int, refill: int | None = None) -> RolledOut | str:
         """Tickets of this step drawn, rolled out and reported; what the service says when it has nothing to draw."""
         index, branch = self.at.step, self.at.branch
-        batch = self.client.draw(
-            self.run, index, size, index, refill=refill or 0, include=["content", "answer"], branch=branch
-        )
+        batch = self._batch(index, size, refill)
         laps.end("draw")
         if not batch.tickets:
             return batch.reason or "no tickets"
         done = roll_out(
             self.client, self.run, self.engine, batch.tickets, policy_version=index, branch=branch, lap=laps.end
         )
-        for refused in done.rejected:
-            raise MidbandError(f"run {self.run}, batch {index}: {refused.ticket}: {refused.detail} ({refused.code})")
+        self._refuse(done)
         return done
+
+    def _batch(self, index: int, size: int, refill: int | None = None) -> Batch:
+        return self.client.draw(
+            self.run, index, size, self.at.step, refill=refill or 0, include=["content", "answer"],
+            branch=self.at.branch,
+        )  # fmt: skip
+
+    def _refuse(self, done: RolledOut) -> None:
+        for refused in done.rejected:
+            raise MidbandError(
+                f"run {self.run}, batch {self.at.step}: {refused.ticket}: {refused.detail} ({refused.code})"
+            )
+
+    def hand_in_what_is_left(self) -> None:
+        """Batches that ran ahead of the last step are paid for and not trained on: surplus. A later restore to the
+        last checkpoint draws them again."""
+        while self.ahead is not None and len(self.ahead):
+            groups = self.ahead.next().groups.result()
+            hand_in(self.client, self.run, [], groups, branch=self.at.branch, void="surplus")
 
     def look_and_keep(self, *, last: bool = False) -> None:
         """Held-out pass rate and checkpoint, in this order, as far as they are due; after the last step both are."""

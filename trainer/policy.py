@@ -9,16 +9,15 @@ Axes: K tickets, G rollouts of each, B rollouts that were scored, P tokens of a 
 import copy
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, load_model, save_file, save_model
-from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from trainer.advantages import TOLERANCE, group_advantages
@@ -27,9 +26,11 @@ from trainer.finished.duplicate import duplicate_informative
 from trainer.finished.keeping import keep_rollouts
 from trainer.finished.replay import Replayed
 from trainer.learner.model import load_learner
+from trainer.lora import load_adapters, save_adapters, with_adapters
 from trainer.loss import Loss, policy_loss, sequence_coefficients
 from trainer.past_groups import PastGroups
 from trainer.rollout.base import Rollout, RolloutGroup
+from trainer.tokens import Tokens, log_probabilities, padded, written
 from trainer.training.config import TrainConfig
 
 WEIGHTS_FILE, OPTIMIZER_FILE = "model.safetensors", "optimizer.safetensors"
@@ -42,9 +43,15 @@ class Policy:
     """A causal model that learns. Its weights change in place, so an engine that holds the model samples from them."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: TrainConfig) -> None:
-        self.model, self.tokenizer, self.config = model.eval(), tokenizer, config
+        self.tokenizer, self.config = tokenizer, config
         # The KL term is against the weights of the start: the model comes with them even when a checkpoint follows.
-        self.reference = copy.deepcopy(model).requires_grad_(False) if config.loss.kl_coefficient else None
+        self.reference = copy.deepcopy(model).eval().requires_grad_(False) if config.loss.kl_coefficient else None
+        if config.model.gradient_checkpointing:
+            # Not the older, re-entrant form: it gives no gradient where the inputs need none, as with adapters.
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        if config.model.lora is not None:
+            model = with_adapters(model, config.model.lora, seed=config.seed)
+        self.model = model.eval()
         self.parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         keep, settings = config.loss.keep, config.optimizer
         self.past = PastGroups(keep.memory, keep.max_lag) if keep.rule == "popo" else None
@@ -57,15 +64,22 @@ class Policy:
 
     @classmethod
     def at_start(cls, config: TrainConfig) -> Self:
-        """The model that the configuration names, on the accelerator if there is one, in float32."""
+        """The model that the configuration names, on its device, in float32.
+
+        Weights that adapters sit on are held, so with adapters they are in the precision of the products.
+        """
+        settings = config.model
         if config.model.path is None:
             model, tokenizer = load_learner()
         elif not (config.model.path / "config.json").is_file():
             raise InvalidRequest(f"{config.model.path} holds no model in transformers' format: it has no config.json")
         else:
-            model = AutoModelForCausalLM.from_pretrained(config.model.path, dtype=torch.float32)
+            held = settings.lora is not None and settings.precision == "bfloat16"
+            model = AutoModelForCausalLM.from_pretrained(
+                config.model.path, dtype=torch.bfloat16 if held else torch.float32
+            )
             tokenizer = AutoTokenizer.from_pretrained(config.model.path)
-        return cls(model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer, config)
+        return cls(model.to(settings.device or ("cuda" if torch.cuda.is_available() else "cpu")), tokenizer, config)
 
     def update(self, groups: Sequence[RolloutGroup], *, step: int, factor: float = 1.0) -> dict[str, float]:
         """Learn from a batch, one group for each ticket as drawn: a pass or more, an optimizer step each. -> figures
@@ -89,8 +103,8 @@ class Policy:
         rollouts, ticket_B, advantage_B = self._scored(groups)
         coefficient_B = factor * sequence_coefficients(
             ticket_B,
-            torch.tensor([len(rollout.completion_ids) for rollout in rollouts], dtype=torch.int64),
-            torch.tensor([1.0 if (w := group.ticket.weight) is None else w for group in groups], dtype=torch.float64),
+            torch.tensor([round(sum(written(rollout))) for rollout in rollouts], dtype=torch.int64),
+            torch.tensor([self._weight_of(group, step) for group in groups], dtype=torch.float64),
             torch.tensor([group.ticket.group_size for group in groups]),
             self.config.loss.aggregation,
             constant_length=self.config.loss.constant_length,
@@ -98,8 +112,7 @@ class Policy:
         counted = (advantage_B != 0).tolist() if self.reference is None else [True] * len(rollouts)
         rows = [b for b, rollout in enumerate(rollouts) if counted[b] and rollout.completion_ids]
         chosen = [rollouts[b] for b in rows]
-        places = {one.place for one in replayed}
-        importance = self._bring_up_to_date(chosen, [int(ticket_B[b]) in places for b in rows]) if places else None
+        importance = self._importance(chosen, ticket_B[rows].tolist(), {one.place for one in replayed})
         self.model.train()
         with _keyed_generator(self.config.seed, step, self.model.device):
             passes = [
@@ -109,17 +122,44 @@ class Policy:
         self.model.eval()
         # The first pass says how the sampler's probabilities agree with ours, the last what the clip came to hold.
         figures = {**passes[-1], "log_ratio": passes[0]["log_ratio"], "loss": passes[0]["loss"], "learning_rate": rate}
+        if self.config.loss.importance_cap is not None:
+            ratios = [
+                ratio
+                for row, rollout in zip(importance or (), chosen, strict=True)
+                for ratio, own in zip(row, written(rollout), strict=True)
+                if own
+            ]
+            capped = sum(ratio >= self.config.loss.importance_cap for ratio in ratios)
+            figures |= {"importance": sum(ratios) / max(len(ratios), 1), "capped": capped / max(len(ratios), 1)}
         if self.past is not None:
             lags = [one.lag for one in replayed]
             figures |= {"replayed": float(len(lags)), "replay_lag": sum(lags) / max(len(lags), 1)}
         return figures
 
+    def twin(self) -> PreTrainedModel:
+        """A copy of the model, for a worker that samples while this one is changed; `snapshot` keeps it in step."""
+        return copy.deepcopy(self.model).eval().requires_grad_(False)
+
+    def snapshot(self, twin: PreTrainedModel) -> Callable[[], None]:
+        """Keeps what is trained as it is now; the answer gives it to the twin, whenever that is called."""
+        kept = {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
+        there = dict(twin.named_parameters())
+
+        def load() -> None:
+            for name, value in kept.items():
+                there[name].data.copy_(value)
+
+        return load
+
     def save(self, folder: Path) -> None:
-        """Write the model in transformers' format and the optimizer's tensors beside it."""
-        save_model(self.model, str(folder / WEIGHTS_FILE), metadata=FORMAT)
-        self.model.config.save_pretrained(folder)
-        if self.model.generation_config is not None:
-            self.model.generation_config.save_pretrained(folder)
+        """Write the model in transformers' format, or its adapters in peft's, and the optimizer's tensors beside it."""
+        if self.config.model.lora is not None:
+            save_adapters(self.model, folder)
+        else:
+            save_model(self.model, str(folder / WEIGHTS_FILE), metadata=FORMAT)
+            self.model.config.save_pretrained(folder)
+            if self.model.generation_config is not None:
+                self.model.generation_config.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         state = self.optimizer.state
         save_file(
@@ -133,7 +173,10 @@ class Policy:
         """Take weights, optimizer and past groups from a folder that `save` wrote, to the bit."""
         if self.past is not None:
             self.past.load(folder)
-        load_model(self.model, folder / WEIGHTS_FILE, device=str(self.model.device))
+        if self.config.model.lora is not None:
+            load_adapters(self.model, folder)
+        else:
+            load_model(self.model, folder / WEIGHTS_FILE, device=str(self.model.device))
         self.optimizer.state.clear()
         for place, value in load_file(folder / OPTIMIZER_FILE).items():
             name, _, key = place.rpartition("/")
@@ -180,7 +223,7 @@ class Policy:
         parts: list[Loss] = []
         for start in range(0, len(rollouts), settings.microbatch):
             place = slice(start, start + settings.microbatch)
-            tokens = _Tokens.of(rollouts[place], device)
+            tokens = Tokens.of(rollouts[place], device)
             with torch.no_grad():
                 reference_BT = None if self.reference is None else self._logp(self.reference, tokens)
             part = policy_loss(
@@ -195,7 +238,7 @@ class Policy:
                 kl_coefficient=loss.kl_coefficient,
                 importance_BT=None
                 if importance is None
-                else _padded([torch.tensor(row) for row in importance[place]]).to(device),
+                else padded([torch.tensor(row) for row in importance[place]]).to(device),
             )
             torch.autograd.backward(part.total)
             parts.append(replace(part, total=part.total.detach()))
@@ -212,36 +255,47 @@ class Policy:
             "log_ratio": sum(float(part.log_ratio_sum) for part in parts) / max(num_tokens, 1),
         }
 
-    def _bring_up_to_date(self, rollouts: list[Rollout], is_replayed: Sequence[bool]) -> list[Sequence[float]]:
-        """Gives replayed rollouts, in place, the log-probabilities of the weights of now; returns for every rollout by
-        how much its tokens are likelier under those than under the weights that made them, 1 for fresh ones.
+    def _importance(
+        self, rollouts: list[Rollout], ticket_of: Sequence[int], replayed: Set[int]
+    ) -> list[Sequence[float]] | None:
+        """By how much each token is likelier under the weights of now than to its sampler; None: nobody asks.
+
+        Rollouts it is asked of are given, in place, the log-probabilities of the weights of now, so that the clip is
+        about those. Without a cap these are the replayed ones, and 1 stands for the others. With one these are all, as
+        a sampler with other kernels, another precision or older weights is another policy; the ratios of fresh
+        rollouts are cut at it, which bounds their variance for a bias towards smaller steps (Ionides, "Truncated
+        importance sampling", J. Comput. Graph. Stat. 17, 2008).
         """
+        cap = self.config.loss.importance_cap
+        if cap is None and not replayed:
+            return None
         importance: list[Sequence[float]] = [[1.0] * len(rollout.completion_ids) for rollout in rollouts]
-        rows = [b for b, replayed in enumerate(is_replayed) if replayed]
+        rows = [b for b, ticket in enumerate(ticket_of) if cap is not None or ticket in replayed]
         size = self.config.optimizer.microbatch
         for start in range(0, len(rows), size):
             piece = rows[start : start + size]
-            tokens = _Tokens.of([rollouts[b] for b in piece], self.model.device)
+            tokens = Tokens.of([rollouts[b] for b in piece], self.model.device)
             with torch.no_grad():
                 now_BT = self._logp(self.model, tokens)
             ratio_BT = (now_BT - tokens.sampled_logp_BT).exp()
             for b, now_T, ratio_T in zip(piece, now_BT.tolist(), ratio_BT.tolist(), strict=True):
                 length = len(rollouts[b].completion_ids)
-                rollouts[b], importance[b] = replace(rollouts[b], logprobs=now_T[:length]), ratio_T[:length]
+                limit = math.inf if cap is None or ticket_of[b] in replayed else cap
+                rollouts[b] = replace(rollouts[b], logprobs=now_T[:length])
+                importance[b] = [min(ratio, limit) for ratio in ratio_T[:length]]
         return importance
 
-    def _logp(self, model: PreTrainedModel, tokens: "_Tokens") -> torch.Tensor:
-        """(B, T) log-probabilities of the answers' tokens, at the temperature they were sampled with."""
-        logits: torch.Tensor = model(
-            input_ids=tokens.ids,
-            attention_mask=tokens.attended,
-            position_ids=(tokens.attended.cumsum(dim=1) - 1).clamp(min=0),
-            logits_to_keep=tokens.answer_BT.shape[1] + 1,
-            use_cache=False,
-        ).logits
-        logits = logits[:, :-1].float() / self.config.model.temperature
-        chosen: torch.Tensor = logits.gather(-1, tokens.answer_BT[..., None])[..., 0] - logits.logsumexp(dim=-1)
-        return chosen
+    def _weight_of(self, group: RolloutGroup, step: int) -> float:
+        """The ticket's weight, 1 without any; less for a group of older weights where the run's rule says so."""
+        weight = 1.0 if group.ticket.weight is None else group.ticket.weight
+        rule = self.config.asynchrony
+        return weight * rule.decay ** (step - group.version) if rule.rule == "down_weight" and group.version else weight
+
+    def _logp(self, model: PreTrainedModel, tokens: Tokens) -> torch.Tensor:
+        settings = self.config.model
+        return log_probabilities(
+            model, tokens, temperature=settings.temperature, bfloat16=settings.precision == "bfloat16"
+        )
 
     def _set_learning_rate(self, step: int) -> float:
         settings = self.config.optimizer
@@ -262,35 +316,6 @@ def is_informative(group: RolloutGroup) -> bool:
     """Whether the rewards that count differ, by the tolerance of the advantages."""
     rewards = [reward for rollout in group.rollouts if (reward := reward_of(rollout)) is not None]
     return bool(rewards) and max(rewards) - min(rewards) > TOLERANCE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tokens:
-    """Rollouts side by side: prompts padded on the left, answers on the right, so that all answers begin together."""
-
-    ids: torch.Tensor  # (B, P+T)
-    attended: torch.Tensor  # (B, P+T), 1 where there is a token
-    answer_BT: torch.Tensor
-    mask_BT: torch.Tensor
-    sampled_logp_BT: torch.Tensor
-
-    @classmethod
-    def of(cls, rollouts: Sequence[Rollout], device: torch.device) -> Self:
-        prompt_BP = _padded([torch.tensor(rollout.prompt_ids) for rollout in rollouts], side="left")
-        answer_BT = _padded([torch.tensor(rollout.completion_ids) for rollout in rollouts])
-        before_BP = _padded([torch.ones(len(rollout.prompt_ids)) for rollout in rollouts], side="left")
-        mask_BT = _padded([torch.ones(len(rollout.completion_ids)) for rollout in rollouts])
-        return cls(
-            ids=torch.cat([prompt_BP, answer_BT], dim=1).to(device),
-            attended=torch.cat([before_BP, mask_BT], dim=1).long().to(device),
-            answer_BT=answer_BT.to(device),
-            mask_BT=mask_BT.bool().to(device),
-            sampled_logp_BT=_padded([torch.tensor(rollout.logprobs) for rollout in rollouts]).to(device),
-        )
-
-
-def _padded(rows: list[torch.Tensor], *, side: Literal["left", "right"] = "right") -> torch.Tensor:
-    return pad_sequence(rows, batch_first=True, padding_side=side)
 
 
 @contextmanager

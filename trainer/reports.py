@@ -6,7 +6,7 @@ a bug in a reward function: it is refused here, naming ticket and rollout, befor
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, SupportsFloat
+from typing import Any, Literal, SupportsFloat
 
 from pydantic import ValidationError
 
@@ -43,7 +43,13 @@ def group(
     Raises InvalidRequest for an infinity, an outcome outside [0, 1], lists of different lengths, or too many rollouts.
     """
     name = ticket.ticket if isinstance(ticket, Ticket) else ticket
-    rollouts: list[dict[str, object]] = [{"outcome": value} for value in outcomes]
+    if not name:
+        raise InvalidRequest(
+            "this ticket has no id: it was drawn in this process while the service was away, and is not reported"
+        )
+    rollouts: list[dict[str, object]] = [
+        {"outcome": value} for value in _scores(list(outcomes), "outcome", name, start or 0)
+    ]
     if start is not None:
         rollouts = [{"n": n, **one} for n, one in enumerate(rollouts, start)]
     end = (start or 0) + len(rollouts)
@@ -57,10 +63,13 @@ def group(
     }  # fmt: skip
     for field, values in columns.items():
         if values is not None:
-            _add_column(rollouts, field, list(values), name)
+            column = list(values)
+            _add_column(rollouts, field, _scores(column, field, name, start or 0) if field in SCORES else column, name)
+    if named_rewards is not None:
+        rollouts = [_clean(rollout, f"ticket {name}, rollout {n}") for n, rollout in enumerate(rollouts, start or 0)]
     body: dict[str, object] = {"ticket": name, "final": final, "rollouts": rollouts}
     optional = {"void": void, "policy_version": policy_version, "attempt": attempt}
-    return as_group(body | {field: value for field, value in optional.items() if value is not None})
+    return _validated(body | {field: value for field, value in optional.items() if value is not None})
 
 
 def as_group(value: GroupReport | Mapping[str, object]) -> GroupReport:
@@ -74,11 +83,11 @@ def as_group(value: GroupReport | Mapping[str, object]) -> GroupReport:
     rollouts = value.get("rollouts", ())
     if not isinstance(rollouts, Sequence):
         raise InvalidRequest(f"ticket {ticket}: rollouts must be a list, got {type(rollouts).__name__}")
-    cleaned = [_clean(rollout, f"ticket {ticket}, rollout {place}") for place, rollout in enumerate(rollouts)]
-    try:
-        return GroupReport.model_validate({**value, "rollouts": cleaned})
-    except ValidationError as error:
-        raise InvalidRequest(f"ticket {ticket}: {in_words(error)}") from error
+    cleaned = [
+        _clean(rollout, f"ticket {ticket}, rollout {place}") if isinstance(rollout, Mapping) else rollout
+        for place, rollout in enumerate(rollouts)
+    ]
+    return _validated({**value, "rollouts": cleaned})
 
 
 def in_words(error: ValidationError) -> str:
@@ -92,7 +101,7 @@ def in_words(error: ValidationError) -> str:
     return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")
 
 
-def _add_column(rollouts: list[dict[str, object]], field: str, values: list[object], ticket: str) -> None:
+def _add_column(rollouts: list[dict[str, object]], field: str, values: Sequence[object], ticket: str) -> None:
     if len(values) != len(rollouts):
         raise InvalidRequest(f"ticket {ticket}: {len(rollouts)} outcomes but {len(values)} values of {field}")
     for rollout, value in zip(rollouts, values, strict=True):
@@ -101,10 +110,22 @@ def _add_column(rollouts: list[dict[str, object]], field: str, values: list[obje
             rollout[field] = value
 
 
-def _clean(rollout: object, place: str) -> object:
-    """A rollout whose scores are finite numbers or None; anything that is no mapping is left to the schema."""
-    if not isinstance(rollout, Mapping):
-        return rollout
+def _validated(body: Mapping[str, object]) -> GroupReport:
+    try:
+        return GroupReport.model_validate(body)
+    except ValidationError as error:
+        raise InvalidRequest(f"ticket {body.get('ticket')}: {in_words(error)}") from error
+
+
+def _scores(values: list[Any], field: str, ticket: str, start: int) -> list[float | None]:
+    """A column of scores, each a finite number or None. A step of a trainer has thousands, so the usual is quick."""
+    if all(type(value) is float for value in values) and math.isfinite(math.fsum(map(abs, values))):
+        return values
+    return [_score(value, f"ticket {ticket}, rollout {n}: {field}") for n, value in enumerate(values, start)]
+
+
+def _clean(rollout: Mapping[str, object], place: str) -> dict[str, object]:
+    """A rollout whose scores are finite numbers or None."""
     cleaned = dict(rollout)
     for field in SCORES:
         if field in cleaned:

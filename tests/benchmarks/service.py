@@ -31,8 +31,8 @@ def main() -> None:
     options = arguments("Draws and reports over HTTP, beside the bare framework.").parse_args()
     num_prompts = QUICK_PROMPTS if options.quick else NUM_PROMPTS
     draws = QUICK_DRAWS if options.quick else DRAWS
-    with tempfile.TemporaryDirectory() as folder, _server(Path(folder)) as service:
-        import_s = _import(service, num_prompts)
+    with tempfile.TemporaryDirectory() as folder, midband_server(Path(folder)) as service:
+        import_s = fill(service, num_prompts)
         show(_measure(service, Path(folder), num_prompts, draws, import_s), as_json=options.json)
 
 
@@ -43,7 +43,7 @@ def _measure(service: httpx.Client, folder: Path, num_prompts: int, draws: int, 
     (folder / "draw.json").write_bytes(batch)
     (folder / "report.json").write_bytes(report)
     times: dict[str, list[float]] = {"draw": [], "bare draw": [], "report": [], "bare report": []}
-    with _bare(folder) as bare:
+    with bare_server(folder) as bare:
         for index in range(1, draws + 1):
             batch, seconds = _draw(service, "/v1/runs/bench/batches", index)
             times["draw"].append(seconds)
@@ -79,7 +79,7 @@ def _measure(service: httpx.Client, folder: Path, num_prompts: int, draws: int, 
     return figures
 
 
-def _import(service: httpx.Client, num_prompts: int) -> float:
+def fill(service: httpx.Client, num_prompts: int) -> float:
     """A pool of short prompts in 50 categories, and the run; returns the import's seconds."""
     rows = "".join(
         json.dumps({"key": f"p{i}", "content": f"What is {i} + {i}?", "answer": str(2 * i), "category": f"c{i % 50}"})
@@ -118,7 +118,7 @@ def _report_body(batch: dict[str, list[dict[str, str]]], index: int) -> bytes:
 
 
 @contextmanager
-def _server(folder: Path) -> Iterator[httpx.Client]:
+def midband_server(folder: Path) -> Iterator[httpx.Client]:
     port = _free_port()
     code = "import midband; midband.main()"
     url = f"sqlite:///{folder}/bench.db"
@@ -128,7 +128,7 @@ def _server(folder: Path) -> Iterator[httpx.Client]:
 
 
 @contextmanager
-def _bare(folder: Path) -> Iterator[httpx.Client]:
+def bare_server(folder: Path) -> Iterator[httpx.Client]:
     port = _free_port()
     files = [str(folder / "draw.json"), str(folder / "report.json")]
     with _process([sys.executable, "-m", "tests.benchmarks.bare", str(port), *files], port, "/openapi.json") as client:

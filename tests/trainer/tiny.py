@@ -18,6 +18,7 @@ from trainer.client import Client
 from trainer.grpo import Result, train
 from trainer.learner.tokenizer import END, PAD, UNKNOWN, VOCABULARY, character_tokenizer
 from trainer.policy import Policy
+from trainer.rollout.ahead import Ahead
 from trainer.rollout.base import Rollout, RolloutGroup
 from trainer.rollout.torch import TorchEngine
 from trainer.training.config import TrainConfig
@@ -103,16 +104,19 @@ def make_model_of_places(*, seed: int = 0) -> GPT2LMHeadModel:
 def make_policy(config: TrainConfig, *, model: Any = None, **changed: Any) -> tuple[Policy, TorchEngine]:
     """Model and optimizer as at the start of a run, and the engine that samples from it."""
     policy = Policy(model or make_model(**changed), make_tokenizer(), config)
-    engine = TorchEngine(
-        policy.model,
-        policy.tokenizer,
+    return policy, engine_of(config, policy.model)
+
+
+def engine_of(config: TrainConfig, model: Any) -> TorchEngine:
+    return TorchEngine(
+        model,
+        make_tokenizer(),
         grade,
         max_new_tokens=MAX_NEW_TOKENS,
         temperature=config.model.temperature,
         seed=config.seed,
         batch_size=config.model.generation_batch,
     )
-    return policy, engine
 
 
 def make_groups(
@@ -170,7 +174,11 @@ def run(
         policy, engine = make_policy(config)
         if prepare is not None:
             prepare(policy)
-        return train(config, client, policy, engine, watch=watch), policy
+        if not config.asynchrony.depth:
+            return train(config, client, policy, engine, watch=watch), policy
+        twin = policy.twin()
+        with Ahead(engine_of(config, twin), lambda: policy.snapshot(twin)) as ahead:
+            return train(config, client, policy, engine, watch=watch, ahead=ahead), policy
 
 
 def killed_in(step: int) -> Callable[[Line], None]:
@@ -183,10 +191,13 @@ def killed_in(step: int) -> Callable[[Line], None]:
     return watch
 
 
+OF_THE_CLOCK = ("seconds", "measured", "branch")
+
+
 def told(config: TrainConfig) -> list[Line]:
     """The lines of the metrics without what a clock or a restore put into them."""
     lines = Metrics(config.output / "metrics.jsonl").lines()
-    return [{name: value for name, value in line.items() if name not in ("seconds", "branch")} for line in lines]
+    return [{name: value for name, value in line.items() if name not in OF_THE_CLOCK} for line in lines]
 
 
 HORVITZ_THOMPSON = {"run": {"policy": "midband", "weights": "horvitz_thompson", "audit_share": 0.2}}

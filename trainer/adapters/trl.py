@@ -30,6 +30,7 @@ from trainer.reports import group
 from trainer.selection.dataset import SelectionSampler
 from trainer.selection.draws import Draws
 from trainer.selection.ranks import refuse_differences
+from trainer.training.progress import Laps
 
 KEY_COLUMN = "midband_prompt"
 EXPECTED_REJECTIONS = frozenset({"stale"})  # what a run with `max_lag` refuses as it should
@@ -107,6 +108,7 @@ class SelectedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         )
         self._next_generated = 0  # index of the batch whose completions come next
         self._untold: list[str] = []  # tickets generated since the last step
+        self._laps, self._mixed = Laps(), False  # of the step under way
         self._resumed_from: str | None = None  # until the first step after a resume
         self.add_callback(_Follow(self))
 
@@ -132,7 +134,10 @@ class SelectedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         completions: list[Any],
         completion_ids_list: list[Any],
     ) -> Any:
+        self._mixed |= "generation" in self._laps.seconds  # passes over the batch before lie in between
+        self._laps.end("generation")
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        self._laps.end("scoring")
         training = self.model.training
         tickets, digest, group_size = self._generated(len(rewards)) if training else self._evaluated(len(rewards))
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
@@ -147,6 +152,7 @@ class SelectedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             self._report(tickets, group_size, rewards.tolist(), gathered)
         if training:
             self._untold += [ticket.ticket for ticket in tickets if ticket.purpose != "heldout"]
+        self._laps.end("idle")  # for other ranks and for the service
         return rewards
 
     def _generated(self, num_rows: int) -> tuple[list[Ticket], str, int]:
@@ -230,6 +236,7 @@ class _Follow(TrainerCallback):  # type: ignore[misc]
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Takes the random state of the checkpoint up again: making the loader has drawn from it since."""
         trainer = self._trainer
+        trainer._laps, trainer._mixed = Laps(), False
         if trainer._resumed_from is not None:
             trainer._load_rng_state(trainer._resumed_from)
             trainer._resumed_from = None
@@ -237,6 +244,9 @@ class _Follow(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         trainer, selection = self._trainer, self._trainer._selection
         trained, trainer._untold = trainer._untold, []
+        trainer._laps.end("update")
+        # Of a step that generates more than once only the sum would be right, and the contract has no place for that.
+        seconds = {} if trainer._mixed else {f"{name}_s": value for name, value in trainer._laps.seconds.items()}
         if not state.is_world_process_zero:
             return
         selection.client.step(
@@ -245,7 +255,7 @@ class _Follow(TrainerCallback):  # type: ignore[misc]
             policy_version=state.global_step,
             trained=trained,
             weights_applied=False,
-            costs={"accelerators": trainer.accelerator.num_processes},
+            costs={"accelerators": trainer.accelerator.num_processes, **seconds},
         )
         if control.should_save:  # before TRL writes its file: a file without a checkpoint could not be resumed
             selection.client.checkpoint(selection.run, state.global_step)

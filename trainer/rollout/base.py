@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 from api.schemas import GroupReport, Ticket
 from trainer.errors import InvalidRequest
-from trainer.reports import Status, group
+from trainer.reports import Status, as_group, group
 
 T = TypeVar("T")
 FinishReason = Literal["stop", "length"]  # the model ended it; a limit did
@@ -33,6 +33,18 @@ class Rollout:
     completion_ids: Sequence[int] = ()  # the end token included, if the model gave it
     logprobs: Sequence[float] = ()  # of each completion token, in the distribution that was sampled
     finish_reason: FinishReason | None = None
+    # Of an answer in several turns: which tokens of `completion_ids` the model wrote, the others being what it was told
+    # in between (left out: all of them), and what each turn took, for the ledger.
+    written: Sequence[bool] = ()
+    turns: Sequence["Turn"] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One turn of a rollout: a fragment of it on the wire."""
+
+    tokens: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +54,15 @@ class RolloutGroup:
     ticket: Ticket
     rollouts: tuple[Rollout, ...]
     start: int = 0  # number of the first of them within the group
+    version: int | None = None  # of the weights that made it, where the engine or the loop knows better than the draw
 
     def report(self, *, final: bool = True) -> GroupReport:
         """This group as it goes on the wire, closing its ticket; with `final` False, as a wave of it. What no rollout
         says is left out.
         """
         rollouts = self.rollouts
+        if any(rollout.turns for rollout in rollouts):
+            return as_group(self._in_fragments(final))
         rewards = [rollout.outcome if rollout.reward is None else rollout.reward for rollout in rollouts]
         return group(
             self.ticket,
@@ -58,7 +73,15 @@ class RolloutGroup:
             statuses=[r.status for r in rollouts] if any(r.status != "ok" for r in rollouts) else None,
             final=final,
             start=None if final else self.start,
+            policy_version=self.version,
         )
+
+    def _in_fragments(self, final: bool) -> dict[str, object]:
+        entries = [
+            entry for n, rollout in enumerate(self.rollouts, self.start) for entry in fragments(rollout, n)
+        ]  # fmt: skip
+        version = {} if self.version is None else {"policy_version": self.version}
+        return {"ticket": self.ticket.ticket, "final": final, "rollouts": entries} | version
 
 
 class RolloutEngine(ABC):
@@ -71,6 +94,12 @@ class RolloutEngine(ABC):
         A rollout that fails is a value with status `error`, never an exception. Raises only for what no retry mends:
         a prompt the engine does not know, a group size it cannot give.
         """
+
+    def environment_s(self) -> dict[str, float]:
+        """Seconds that environments and tools took since the last call, by phase: create, reset, act, observe,
+        teardown. Empty for engines without any.
+        """
+        return {}
 
     def generate_part(
         self, tickets: Sequence[Ticket], spans: Sequence[range], *, policy_version: int
@@ -98,6 +127,20 @@ class RolloutEngine(ABC):
         raise InvalidRequest(
             f"{type(self).__name__} does not take weights from a folder: make a new engine for {folder}"
         )
+
+
+def fragments(rollout: Rollout, n: int) -> list[dict[str, object]]:
+    """Rollout number n as it goes on the wire in pieces: one for each turn, all with the same outcome.
+
+    They count as one rollout; tokens and seconds add up.
+    """
+    shared: dict[str, object] = {"n": n, "outcome": rollout.outcome, "status": rollout.status}
+    if rollout.reward is not None:
+        shared["reward"] = rollout.reward
+    turns = rollout.turns or (Turn(tokens=rollout.tokens or 0, seconds=rollout.seconds or 0.0),)
+    return [
+        shared | {"fragment": place, "tokens": turn.tokens, "seconds": turn.seconds} for place, turn in enumerate(turns)
+    ]
 
 
 def _said(values: list[T | None]) -> list[T | None] | None:

@@ -31,6 +31,7 @@ from trainer.graders import Grader
 from trainer.learner.model import load_learner
 from trainer.rollout.base import RolloutEngine, RolloutGroup
 from trainer.rollout.texts import Answer, end_ids, graded, identity, prompts_of
+from trainer.rollout.turns import Said
 
 KEY_BYTES = 16  # of a Philox key
 # Share of the rollouts in the cache still being written, above which the finished ones are carried along: dropping them
@@ -44,6 +45,7 @@ class TorchEngine(RolloutEngine):
     `temperature` > 0 divides the logits; recorded log-probabilities are those of the distribution that was sampled.
     An answer ends with an end token of the model, or unfinished after `max_new_tokens` (status `truncated`; it is
     graded all the same). At most `batch_size` rollouts are written at a time, but never less than a whole ticket.
+    `bfloat16`: products are computed in it, by autocast; probabilities are normalised in float32.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class TorchEngine(RolloutEngine):
         temperature: float = 1.0,
         seed: int = 0,
         batch_size: int = 512,
+        bfloat16: bool = False,
     ) -> None:
         if max_new_tokens < 1 or batch_size < 1:
             raise ValueError(f"max_new_tokens and batch_size must be >= 1, got {max_new_tokens} and {batch_size}")
@@ -68,6 +71,7 @@ class TorchEngine(RolloutEngine):
         self._temperature = temperature
         self._seed = seed
         self._batch_size = batch_size
+        self._bfloat16 = bfloat16
         self._end_ids = end_ids(model.config, getattr(model, "generation_config", None), tokenizer)
 
     def generate(self, tickets: Sequence[Ticket], *, policy_version: int) -> list[RolloutGroup]:
@@ -109,6 +113,38 @@ class TorchEngine(RolloutEngine):
         """Take the weights of a folder in transformers' format, into the model that it samples from."""
         self._model.load_state_dict(AutoModelForCausalLM.from_pretrained(folder).state_dict())
 
+    # One turn at a time, for rollouts that an environment answers: `trainer.rollout.turns`.
+
+    def prompt_ids(self, ticket: Ticket) -> list[int]:
+        return prompts_of([ticket], self._tokenizer, max_new_tokens=self._max_new_tokens, limit=self._limit())[0]
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._tokenizer(text, add_special_tokens=False).input_ids)
+
+    def fits(self, ids: Sequence[int]) -> bool:
+        limit = self._limit()
+        return limit is None or len(ids) + self._max_new_tokens <= limit
+
+    def say(self, histories: Sequence[list[int]], turns: Sequence[tuple[Ticket, int, int]]) -> list[Said]:
+        """One answer to each, keyed by ticket, rollout and turn, whatever it is generated together with."""
+        said: list[Said] = []
+        for start in range(0, len(histories), self._batch_size):
+            piece = slice(start, start + self._batch_size)
+            keyed = [
+                ticket.model_copy(update={"ticket": f"{identity(ticket.ticket)}/{n}/{turn}", "group_size": 1})
+                for ticket, n, turn in turns[piece]
+            ]
+            answers = self._sample(list(histories[piece]), keyed, [range(1)] * len(keyed))
+            texts = self._tokenizer.batch_decode([answer.ids for answer in answers], skip_special_tokens=True)
+            said += [
+                Said(ids=answer.ids, logprobs=answer.logprobs, text=text, ended=answer.finish_reason == "stop")
+                for answer, text in zip(answers, texts, strict=True)
+            ]
+        return said
+
+    def _limit(self) -> int | None:
+        return getattr(self._model.config, "max_position_embeddings", None)
+
     def _batches(self, prompts: Sequence[Sequence[int]], spans: Sequence[range]) -> Iterator[list[int]]:
         """Places of the tickets of each batch; prompts of like length together, as padding costs as much as text."""
         batch: list[int] = []
@@ -139,7 +175,10 @@ class TorchEngine(RolloutEngine):
         was_training = self._model.training
         self._model.eval()
         try:
-            with torch.inference_mode():
+            with (
+                torch.inference_mode(),
+                torch.autocast(device.type, torch.bfloat16, enabled=self._bfloat16),
+            ):
                 ids_RT, logprob_RT, length_R, ended_R = self._write(ids_KP, attended_KP, ticket_of_R, uniform_RT)
         finally:
             self._model.train(was_training)

@@ -5,9 +5,9 @@ report. It knows nothing of the rules: the service decides, this does as it is t
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from api.schemas import GroupAnswer, RefillInfo, Rejection, Ticket
+from api.schemas import GroupAnswer, RefillInfo, Rejection, Ticket, VoidName
 from trainer.client import Client
 from trainer.errors import MidbandError
 from trainer.rollout.base import RolloutEngine, RolloutGroup
@@ -22,6 +22,7 @@ class RolledOut:
     rejected: list[Rejection]  # the first report that had any is also the last one
     duplicates: int  # rollouts the service knew already
     standing: RefillInfo | None  # of the batch then, where the run fills its batches up
+    stale: list[RolloutGroup] = field(default_factory=list)  # too old to be trained on, and voided
 
     @property
     def kept(self) -> list[RolloutGroup]:
@@ -70,6 +71,39 @@ def roll_out(
         rejected=rejected,
         duplicates=duplicates,
         standing=refills[0] if refills else None,
+    )
+
+
+def hand_in(
+    client: Client,
+    run: str,
+    groups: Sequence[RolloutGroup],
+    voided: Sequence[RolloutGroup],
+    *,
+    branch: int | None = None,
+    void: VoidName = "stale",
+) -> RolledOut:
+    """Reports whole groups that were generated before, and ends others without a group; all of them are paid for.
+
+    Raises MidbandError where the run fills its batches up: a further wave would have to follow at once.
+    """
+    ended = [group.report().model_copy(update={"void": void}) for group in voided]
+    if not (groups or ended):
+        return RolledOut(groups=[], answers=[], rejected=[], duplicates=0, standing=None)
+    answer = client.report(run, [*(group.report() for group in groups), *ended], branch=branch)
+    if any(refill.refill is not None for refill in answer.refills):
+        raise MidbandError(
+            f"run {run} fills its batches up, and rollouts that run ahead cannot: set asynchrony.depth to 0, or choose "
+            "a policy without `refill`"
+        )
+    kept = {group.ticket.ticket for group in groups}
+    return RolledOut(
+        groups=list(groups),
+        answers=answer.groups[: len(groups)],
+        rejected=[refused for refused in answer.rejected if refused.ticket in kept],
+        duplicates=answer.duplicate,
+        standing=None,
+        stale=list(voided),
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol, Self
 
 from trainer.client import Client
 from trainer.errors import InvalidRequest, UnknownCheckpoint
-from trainer.training.config import KeepSettings, TrainConfig
+from trainer.training.config import AsynchronySettings, KeepSettings, TrainConfig
 from trainer.training.metrics import Metrics
 from trainer.training.progress import Progress
 
@@ -27,8 +27,12 @@ KEPT = 2  # of the latest checkpoints: the one to go on from, and the one before
 PARTIAL = ".partial"
 # What may differ between a run and its continuation: where things are, how long it goes on, how often it is saved.
 FREE_TO_CHANGE: Mapping[str, Any] = {
-    "output": True, "server": True, "stop": True, "checkpoints": True, "pool": {"file"}, "model": {"path"},
+    "output": True, "server": True, "stop": True, "checkpoints": True, "log_to": True, "pool": {"file"},
+    "model": {"path", "device"},
 }  # fmt: skip
+
+
+LATER = (("loss", "importance_cap"), ("model", "precision"), ("model", "gradient_checkpointing"), ("model", "lora"))
 
 
 class Trained(Protocol):
@@ -143,6 +147,7 @@ def _begin_anew(
         seed=config.seed,
         loss_aggregation=config.loss.aggregation,
         advantage=config.loss.advantage,
+        max_lag=config.asynchrony.bound if config.asynchrony.depth else None,
     )
     info = client.run(run.name)
     if sum((info.tickets.open, info.tickets.reported, info.tickets.void)) or info.branch:
@@ -173,10 +178,16 @@ def _refuse_changes(config: TrainConfig) -> None:
 
 def _comparable(config: TrainConfig) -> dict[str, Any]:
     values = config.model_dump(mode="json", exclude=dict(FREE_TO_CHANGE))
-    if config.loss.keep == KeepSettings():  # a run that began before there was this part goes on
+    # A run that began before there were these parts goes on.
+    if config.loss.keep == KeepSettings():
         del values["loss"]["keep"]
     if config.model.engine == "torch":  # likewise
         del values["model"]["engine"]
+    if config.asynchrony == AsynchronySettings():
+        del values["asynchrony"]
+    for table, name in LATER:
+        if values[table][name] == type(getattr(config, table)).model_fields[name].default:
+            del values[table][name]
     return values
 
 

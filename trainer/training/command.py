@@ -7,7 +7,7 @@ person: progress on standard error, the held-out pass rates on standard output.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -16,15 +16,18 @@ from rich.table import Table
 from trainer.client import Client
 from trainer.errors import InvalidRequest, MissingExtra
 from trainer.finished.keeping import CLAIMS
+from trainer.rollout.ahead import Ahead
 from trainer.training.checkpoints import Checkpoints
 from trainer.training.config import PoolSettings, TrainConfig
 from trainer.training.evaluate import PassRate
 from trainer.training.metrics import Line
+from trainer.training.trackers import trackers
 
 if TYPE_CHECKING:
     from trainer.grpo import Result, Watch
     from trainer.policy import Policy
     from trainer.rollout.base import RolloutEngine
+    from trainer.rollout.torch import TorchEngine
 
 EXTRA = ("safetensors", "tokenizers", "torch", "transformers")
 VLLM_SHARE = 0.3  # of the accelerator's memory that vLLM has for its weights and cache; training has the rest
@@ -51,8 +54,15 @@ def run_command(config: TrainConfig, client: Client, *, console: Console | None 
             markup=False,
             soft_wrap=True,
         )
-    with progress(config) as watch:
-        result = train(config, client, policy, engine, watch=watch)
+    told = trackers(config)
+    with progress(config) as bar, running_ahead(config, policy) as ahead:
+
+        def watch(line: Line) -> None:
+            bar(line)
+            for tracker in told:
+                tracker(line)
+
+        result = train(config, client, policy, engine, watch=watch, ahead=ahead)
     show(result, config.output, console)
     return result
 
@@ -63,9 +73,7 @@ def begin_with(config: TrainConfig) -> tuple["Policy", "RolloutEngine"]:
     Raises MissingExtra without torch and transformers, or without vLLM where it is asked for.
     """
     try:
-        from trainer.graders import GRADERS
         from trainer.policy import Policy
-        from trainer.rollout.torch import TorchEngine
     except ModuleNotFoundError as error:
         if error.name not in EXTRA:
             raise
@@ -73,16 +81,34 @@ def begin_with(config: TrainConfig) -> tuple["Policy", "RolloutEngine"]:
     policy = Policy.at_start(config)
     if config.model.engine == "vllm":
         return policy, _vllm_engine(config, policy)
-    engine = TorchEngine(
-        policy.model,
+    return policy, _engine(config, policy, policy.model)
+
+
+def _engine(config: TrainConfig, policy: "Policy", model: Any) -> "TorchEngine":
+    from trainer.graders import GRADERS
+    from trainer.rollout.torch import TorchEngine
+
+    return TorchEngine(
+        model,
         policy.tokenizer,
         GRADERS[config.model.grader],
         max_new_tokens=config.model.max_new_tokens,
         temperature=config.model.temperature,
         seed=config.seed,
         batch_size=config.model.generation_batch,
+        bfloat16=config.model.precision == "bfloat16",
     )
-    return policy, engine
+
+
+@contextmanager
+def running_ahead(config: TrainConfig, policy: "Policy") -> Iterator[Ahead | None]:
+    """What generates training batches where the configuration lets rollouts run ahead."""
+    if not config.asynchrony.depth:
+        yield None
+        return
+    twin = policy.twin()
+    with Ahead(_engine(config, policy, twin), lambda: policy.snapshot(twin)) as ahead:
+        yield ahead
 
 
 def _vllm_engine(config: TrainConfig, policy: "Policy") -> "RolloutEngine":

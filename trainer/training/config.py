@@ -60,6 +60,15 @@ class RunSettings(Settings):
         return {"preset": value} if isinstance(value, str) else value
 
 
+class LoraSettings(Settings):
+    """Low-rank adapters in place of the weights themselves (arXiv 2106.09685); needs the extra `lora`."""
+
+    rank: AtLeast1 = 16
+    alpha: Positive = 32.0  # adapters count alpha / rank times
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    targets: list[str] | Literal["all-linear"] = "all-linear"  # names of the layers that get one
+
+
 class ModelSettings(Settings):
     """What is trained and how it answers."""
 
@@ -69,6 +78,11 @@ class ModelSettings(Settings):
     grader: Literal["exact", "numeric", "choice"] = "exact"
     generation_batch: AtLeast1 = 512  # rollouts generated at once, by the torch engine
     engine: Literal["torch", "vllm"] = "torch"  # what samples; vllm has a copy of the weights that follows each step
+    device: str | None = None  # as torch names it; left out: the first accelerator, or the CPU if there is none
+    # `bfloat16`: matrix products in it, by autocast; weights that are trained and the optimizer stay in float32.
+    precision: Literal["float32", "bfloat16"] = "float32"
+    gradient_checkpointing: bool = False  # activations are computed again in the backward pass: less memory, more time
+    lora: LoraSettings | None = None
 
 
 class BatchSettings(Settings):
@@ -109,6 +123,9 @@ class LossSettings(Settings):
     # `cancelled`: a batch is divided by all its groups. `kept`: by its informative ones, as where others are dropped
     # and drawn anew, which multiplies the step by 1/yield.
     inverse_yield: Literal["cancelled", "kept"] = "cancelled"
+    # Bound of the ratio of trainer's to sampler's probability of a token, by which its loss is multiplied; left out:
+    # the sampler is taken at its word.
+    importance_cap: Positive | None = None
     keep: KeepSettings = KeepSettings()
 
     @field_validator("keep", mode="before")
@@ -144,6 +161,30 @@ class CheckpointSettings(Settings):
     every: AtLeast1 = 25  # steps; also before the first and after the last
 
 
+class AsynchronySettings(Settings):
+    """Rollouts that run ahead of the updates, on weights of their own; `trainer.rollout.ahead` has the schedule."""
+
+    depth: Annotated[int, Field(ge=0, le=64)] = 0  # batches begun before the one trained on; 0: one after the other
+    max_lag: Annotated[int, Field(ge=0)] | None = None  # versions a group may be behind; left out: `depth`
+    # Groups behind by more are dropped. Those behind by less count in full, or with `down_weight` `decay`^lag times.
+    rule: Literal["drop", "down_weight"] = "drop"
+    decay: Annotated[float, Field(gt=0, lt=1)] = 0.8
+
+    @property
+    def bound(self) -> int:
+        return self.depth if self.max_lag is None else self.max_lag
+
+    @model_validator(mode="after")
+    def _can_be_met(self) -> Self:
+        if self.bound < self.depth:
+            raise ValueError(
+                f"max_lag {self.max_lag} is below depth {self.depth}: every group would come too late to be trained on"
+            )
+        if self.rule == "drop" and "decay" in self.model_fields_set:
+            raise ValueError("decay has no effect with rule 'drop': leave it out")
+        return self
+
+
 class StopSettings(Settings):
     """When to stop: at whichever comes first."""
 
@@ -171,7 +212,21 @@ class TrainConfig(Settings):
     optimizer: OptimizerSettings = OptimizerSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
+    asynchrony: AsynchronySettings = AsynchronySettings()
+    log_to: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = ()  # beside metrics.jsonl; each must be installed
     stop: StopSettings
+
+    @model_validator(mode="after")
+    def _engine_can_follow(self) -> Self:
+        """vLLM holds whole weights in float32, and takes them after each step: no adapters, and nothing ahead of it."""
+        if self.model.engine == "vllm":
+            plain = ModelSettings()
+            for name in ("lora", "precision", "device"):
+                if getattr(self.model, name) != getattr(plain, name):
+                    raise ValueError(f"model.{name} needs model.engine 'torch': leave it out")
+            if self.asynchrony.depth:
+                raise ValueError("asynchrony.depth needs model.engine 'torch': leave it at 0")
+        return self
 
     @classmethod
     def load(cls, file: Path) -> Self:

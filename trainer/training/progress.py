@@ -51,10 +51,11 @@ def step_costs(groups: Sequence[RolloutGroup], laps: Laps) -> dict[str, float]:
     """A step's seconds by phase, as the service books them; what an evaluation took is in none of them.
 
     Grading is what is left of the rollouts' time once the engine has said how long it generated; an engine that does
-    not say leaves all of it to generation. Idle is the wait for the service, during which nothing is computed.
+    not say leaves all of it to generation. Idle is the wait for the service and, where rollouts run ahead on a worker,
+    for that; its own time is generation and lies beside the step's, not within it.
     """
-    rollouts_s = laps.seconds["rollouts"]
     said_s = sum(rollout.seconds or 0.0 for group in groups for rollout in group.rollouts)
+    rollouts_s = laps.seconds.get("rollouts", said_s)
     generation_s = min(said_s, rollouts_s) if said_s else rollouts_s
     return {
         "accelerators": 1.0,
@@ -62,7 +63,7 @@ def step_costs(groups: Sequence[RolloutGroup], laps: Laps) -> dict[str, float]:
         "scoring_s": rollouts_s - generation_s,
         "update_s": laps.seconds["update"],
         "weight_sync_s": laps.seconds["weight_sync"],
-        "idle_s": laps.seconds["draw"] + laps.seconds["report"],
+        "idle_s": laps.seconds["draw"] + laps.seconds["report"] + laps.seconds.get("waiting", 0.0),
     }
 
 

@@ -251,3 +251,16 @@ def test_ranks_with_different_batches_stop_before_they_train(server: str, tmp_pa
     assert "is not the same on all ranks: [1] of 2 differ from rank 0" in done.stderr
     with Client(server) as client:
         assert client.run("tiny").rollouts.reported == 0
+
+
+def test_a_step_says_what_generation_scoring_update_and_waiting_took(service: Client, tmp_path: Path) -> None:
+    make_trainer(service, tmp_path, max_steps=2).train()
+    seconds = service.costs("tiny").seconds
+    assert all(seconds[phase] > 0 for phase in ("generation", "scoring", "update", "idle"))
+
+
+def test_a_step_that_generates_twice_leaves_its_seconds_out(service: Client, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"per_device_train_batch_size": 2 * GROUP_SIZE, "gradient_accumulation_steps": 2}
+    make_trainer(service, tmp_path, max_steps=2, steps_per_generation=1, **options).train()
+    seconds = service.costs("tiny").seconds
+    assert not any(seconds.get(phase) for phase in ("generation", "update"))

@@ -33,7 +33,8 @@ def drawn(config: TrainConfig) -> dict[str, Any]:
     with service(config.output) as client:
         info = client.run(config.run.name)
         found: dict[str, Any] = {
-            "beliefs": {k: v for k, v in client.beliefs(config.run.name).items() if k != "seconds"},  # by the clock
+            # Predicted seconds are learned from a clock, which no two runs share.
+            "beliefs": {name: c for name, c in client.beliefs(config.run.name).items() if name != "seconds"},
             "tickets": info.tickets.reported,
             "informative": info.informative,
             "states": info.states,

@@ -123,3 +123,26 @@ def test_every_setting_is_on_its_page_with_its_default() -> None:
 
 def test_reading_a_configuration_loads_no_heavy_library() -> None:
     assert not packages_loaded_by("import trainer.training.command") & {"torch", "transformers"}
+
+
+@pytest.mark.parametrize(
+    ("model", "asynchrony", "words"),
+    [
+        ({"lora": {}}, {}, r"model\.lora needs model\.engine 'torch'"),
+        ({"precision": "bfloat16"}, {}, r"model\.precision needs"),
+        ({}, {"depth": 1}, r"asynchrony\.depth needs model\.engine 'torch'"),
+    ],
+)
+def test_what_vllm_cannot_follow_is_refused(
+    tmp_path: Path, model: dict[str, object], asynchrony: dict[str, object], words: str
+) -> None:
+    values = {
+        "output": str(tmp_path),
+        "pool": {"name": "p"},
+        "run": {"name": "r"},
+        "model": {"engine": "vllm", **model},
+        "asynchrony": asynchrony,
+        "stop": {"steps": 1},
+    }
+    with pytest.raises(ValidationError, match=words):
+        TrainConfig.model_validate(values)
