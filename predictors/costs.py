@@ -83,6 +83,7 @@ class Costs:
                 rows_U, place_R = np.unique(costs.rows_R[measured], return_inverse=True)
                 version_U = np.zeros(rows_U.size, np.int64)
                 np.maximum.at(version_U, place_R, np.minimum(costs.version_R[measured], LAST_VERSION))
+                self._models[quantity].note_largest(float(cost_R[measured].max()))
                 self._models[quantity].observe(
                     rows_U,
                     self._category_N[rows_U],

@@ -124,6 +124,10 @@ class LogCost:
         """Whether a cost was ever seen."""
         return self._scalars["seen"] > 0.0
 
+    def note_largest(self, cost: float) -> None:
+        """A cost that was seen, itself and no logarithm."""
+        self._scalars["largest"] = max(self._scalars["largest"], cost)
+
     @property
     def largest(self) -> float:
         """The dearest rollout of any row so far: where a limit cuts rollouts, none costs more than it."""
@@ -180,7 +184,6 @@ class LogCost:
         self._learn_rows(rows_U, lag_U, rest_U, variance_U, noise_U)
         self._learn_spread(rows_U, category_U, scatter_U, size_U - 1.0)
         self._scalars["seen"] += float(log_R.size)
-        self._scalars["largest"] = max(self._scalars["largest"], float(np.exp(log_R.max(initial=-np.inf))))
 
     def _wander(self, elapsed: float, num_rows: int) -> None:
         """Ages level and offsets to this call."""

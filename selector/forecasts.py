@@ -97,8 +97,9 @@ class _Groups:
         scored_B: Integers = table["scored"][used_M].astype(np.int64)
         passes_B = np.clip(table["passes"][used_M], 0.0, scored_B)
         whole_B = passes_B == np.rint(passes_B)
-        # Evenly spread over [0, 1) and blind to outcomes: the audit says the same however often it is asked.
-        chance_B = np.modf(issued.ticket_M[used_M] * GOLDEN)[0]
+        # Evenly spread over [0, 1), blind to outcomes and to what a restore discarded: the audit says the same however
+        # often it is asked, and of a run that was interrupted too.
+        chance_B = np.modf(np.flatnonzero(used_M) * GOLDEN)[0]
         pit_B = np.full(mean_B.size, np.nan)
         pit_B[whole_B] = randomised_pit(
             mean_B[whole_B], variance_B[whole_B], passes_B[whole_B], scored_B[whole_B], chance_B[whole_B]

@@ -8,6 +8,7 @@ MidbandError
 ├── MissingExtra           an optional library is not installed
 ├── ShortBatch             a draw gave fewer tickets than the trainer can do with
 ├── RanksDisagree          processes of one trainer hold different batches
+├── WeightsRefused         an engine did not take over the weights that it was given
 ├── ReportsRefused         the service did not take groups that an adapter reported
 └── RequestRefused         the service answered 4xx or 501: `code`, `detail`, `status`, `request_id`
     ├── NotAllowed         401, 403: the key is missing or lacks the scope

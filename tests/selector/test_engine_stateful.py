@@ -460,7 +460,7 @@ class RunMachine(CheckedRun):
 
     @invariant()
     def waves_are_decided_once_by_the_rollouts_below_their_end(self) -> None:
-        """And only those of train tickets that were drawn under a rule; one that stops ends its ticket."""
+        """And only those of train tickets drawn under a rule, and of probes; one that stops ends its ticket."""
         made, table, rollouts = self.state.book.decisions, self.state.book.tickets, self.state.book.rollouts
         names = ("ticket", "attempt", "wave", "right", "scored", "more")
         seen = list(zip(*(made[name].tolist() for name in names), strict=True))
@@ -468,15 +468,16 @@ class RunMachine(CheckedRun):
         for ticket, attempt, wave, right, scored, more in seen:
             drawn_under = self.state.batch_of(ticket).event.wave
             assert drawn_under is not None
-            assert table["purpose"][ticket] == PURPOSE_CODE[Purpose.TRAIN]
+            is_probe = drawn_under["rule"] == "settle"
+            assert table["purpose"][ticket] == PURPOSE_CODE[Purpose.PROBE if is_probe else Purpose.TRAIN]
             slots = self.state.book.slots(ticket, attempt)
-            below = slice(slots.start, slots.start + drawn_under["first"] + wave)
+            below = slice(slots.start, slots.start + drawn_under["first"] + wave * (drawn_under["step"] or 1))
             scores = rollouts["outcome"][below][rollouts["status"][below] == RolloutStatus.OK]
             scores = scores[~np.isnan(scores)]
             assert rollouts["arrived"][below].all()
             assert (right, scored) == (int((scores > 0.7).sum()), len(scores))
             goes_on = scored > 0 and (scores.min() < scores.max() if drawn_under["rule"] == "screen" else right == 0)
-            assert (more == 1) is bool(goes_on)
+            assert is_probe or (more == 1) is bool(goes_on)
             if attempt == table["attempt"][ticket] and not more:
                 assert table["state"][ticket] != TicketState.OPEN
 

@@ -244,7 +244,7 @@ def test_a_ticket_keeps_the_rule_that_it_was_drawn_under() -> None:
     assert told(session, session.report(3, numbered(n0=0.0, n1=0.0))) == [("continue", 2)]
 
 
-@pytest.mark.parametrize("purpose", [p for p in Purpose if p is not Purpose.TRAIN])
+@pytest.mark.parametrize("purpose", [p for p in Purpose if p not in (Purpose.TRAIN, Purpose.PROBE)])
 def test_other_purposes_run_their_whole_group(purpose: Purpose) -> None:
     session = Session(config_of(SCREEN), make_pool(8, heldout=[6, 7]))
     batch = session.draw(0, 2, purpose=purpose)

@@ -58,7 +58,7 @@ def test_a_past_group_is_trained_on_by_the_weights_that_made_it(tmp_path: Path) 
 def replace_logprobs(policy: Any, group: RolloutGroup) -> RolloutGroup:
     """The group as if the weights of now had made it."""
     rollouts = list(group.rollouts)
-    policy._bring_up_to_date(rollouts, [True] * len(rollouts))
+    policy._importance(rollouts, [0] * len(rollouts), {0})
     return replace(group, rollouts=tuple(rollouts))
 
 
