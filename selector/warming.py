@@ -12,7 +12,9 @@ from selector.engine import RunEngine
 from selector.policies.presets import MIDBAND, UNIFORM
 from selector.pool import PoolState
 
-NUM_PROMPTS, BATCH_SIZE, SIZES = 16, 4, (7, 8)  # an odd and an even group take different paths to P(informative)
+# An odd and an even group take different paths to P(informative), and 48 prompts share out places with a remainder, which
+# has a loop of its own.
+NUM_PROMPTS, BATCH_SIZE, SIZES = 48, 8, (7, 8)
 
 
 def warm_up() -> None:
