@@ -12,8 +12,8 @@ from selector.engine import RunEngine
 from selector.policies.presets import MIDBAND, UNIFORM
 from selector.pool import PoolState
 
-# An odd and an even group take different paths to P(informative), and 48 prompts share out places with a remainder, which
-# has a loop of its own.
+# An odd and an even group take different paths to P(informative), and places shared out among 48 prompts leave a
+# remainder, which has a loop of its own.
 NUM_PROMPTS, BATCH_SIZE, SIZES = 48, 8, (7, 8)
 
 
