@@ -20,7 +20,7 @@ import numpy as np
 
 from tests.benchmarks.language import Figure, arguments, show
 
-NUM_PROMPTS, QUICK_PROMPTS = 100_000, 5_000
+NUM_PROMPTS, QUICK_PROMPTS = 1_000_000, 5_000
 BATCH_SIZE, GROUP_SIZE = 512, 8
 DRAWS, QUICK_DRAWS = 60, 8
 START_WAIT_S = 60.0
