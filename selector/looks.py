@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from selector.standing import fixed_counts
 from selector.state import DrawnBatch, RunState
 from selector.types import PURPOSE_CODE, Purpose, TicketState
 from selector.verdict import COUNTED
@@ -95,9 +96,10 @@ def _is_open(state: RunState, batch: DrawnBatch) -> bool:
 
 
 def _outcomes(state: RunState, batch: DrawnBatch) -> Floats:
-    table, span = state.book.tickets, _span(batch)
-    reported_K = (table["state"][span] == TicketState.REPORTED) & (table["scored"][span] > 0)
-    return np.where(reported_K, table["passes"][span] / np.maximum(table["scored"][span], 1), np.nan)
+    """(K,) shares passed of as many rollouts as were sure to be made: a group stopped by its outcomes is biased."""
+    passes_K, scored_K = fixed_counts(state, batch)
+    reported_K = (state.book.tickets["state"][_span(batch)] == TicketState.REPORTED) & (scored_K > 0)
+    return np.where(reported_K, passes_K / np.maximum(scored_K, 1), np.nan)
 
 
 def _look(state: RunState, batch: DrawnBatch) -> Look:

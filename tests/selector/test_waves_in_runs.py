@@ -11,6 +11,7 @@ from selector.auditing import audit_run
 from selector.config import LifecycleConfig, RunConfig
 from selector.errors import UnknownConfig
 from selector.events import event_from_json
+from selector.looks import selected_draws
 from selector.reports import Decision, GroupIn
 from selector.snapshot import restore_snapshot, snapshot
 from selector.standing import fixed_counts, observed, what_next
@@ -85,6 +86,18 @@ def test_a_screen_that_is_all_alike_stops_and_counts_what_it_has() -> None:
     late = session.report(0, numbered(n2=1.0))
     assert (late.late, late.rejected[0].code) == (1, "ticket_closed")
     assert session.state.in_flight_N[row] == 0
+
+
+def test_the_selected_stream_is_that_of_first_waves_as_a_group_that_ends_on_a_pass_shows_too_many() -> None:
+    session = Session(config_of(UNTIL, audit_share=0.0), make_pool(8))
+    batch = session.draw(0, 2)
+    first, second = tickets_of(batch)
+    for numbers in ({"n0": 0.0, "n1": 0.0}, {"n2": 1.0, "n3": 0.0}):
+        session.report(first, numbered(**numbers))
+    session.report(second, numbered(n0=1.0, n1=1.0))
+
+    assert [session.ticket(t)["passes"] for t in (first, second)] == [1.0, 2.0]
+    assert selected_draws(session.state)[0].outcome_K.tolist() == [0.0, 1.0]
 
 
 def test_until_success_takes_wave_after_wave() -> None:
