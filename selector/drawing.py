@@ -192,7 +192,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         drawn = draw_uniform(frame, plan)
     event = _record(state, request, frame, beliefs, informative_N, drawn, period, now)
     if is_train and config.policy.budget is not None:
-        event = spread(event, config.policy.budget)
+        event = spread(state, event, config.policy.budget)
     rule = config.policy.wave if is_train else None
     wave = None if rule is None else asdict(rule)
     return replace(event, woken=woken.tolist(), cohorts=cohorts, wave=wave, controlled=controlled)
@@ -214,7 +214,7 @@ def _utility(
     return policy.utility(seen, group_size=plan.group_size, informative_N=known_N)
 
 
-def spread(event: BatchDrawn, budget: BudgetConfig) -> BatchDrawn:
+def spread(state: RunState, event: BatchDrawn, budget: BudgetConfig) -> BatchDrawn:
     """The batch with the rollouts of its train tickets spread by the budget; together they are as many as before."""
     budget.check_group_size(event.group_size)
     train = np.flatnonzero(~event.audit_K)
@@ -225,7 +225,8 @@ def spread(event: BatchDrawn, budget: BudgetConfig) -> BatchDrawn:
     informative_K = np.empty(len(size_K))
     for size in np.unique(size_K).tolist():
         of_size = size_K == size
-        informative_K[of_size] = informative_probability(event.pass_rate_K[of_size], event.variance_K[of_size], size)
+        binary = informative_probability(event.pass_rate_K[of_size], event.variance_K[of_size], size)
+        informative_K[of_size] = state.ties.adjusted(binary, state.pool.category_N[event.row_K[of_size]] + 1)
     digest = hashlib.sha256(event.digest.encode() + np.ascontiguousarray(size_K, "<i4").tobytes()).hexdigest()
     return replace(event, group_size_K=size_K, informative_K=informative_K, digest=f"sha256:{digest}")
 

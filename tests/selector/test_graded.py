@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from predictors.value import informative_probability
+from selector.config import BudgetConfig
+from selector.drawing import spread
 from selector.graded import expected_informative
 from selector.snapshot import pack, restore_snapshot, snapshot, unpack
 from selector.types import Purpose
@@ -95,6 +97,21 @@ def test_partial_credit_that_always_ties_is_not_taken_for_informative() -> None:
 
     assert not any(verdicts)
     assert chances(session).max() < 0.15 < 0.8 < binary(session).max()
+
+
+def test_groups_of_sizes_that_a_budget_chose_are_predicted_by_what_was_learned_too() -> None:
+    session = session_of()
+    run(session, 30, always_half)
+    event = session.draw(30, 8).event
+
+    spread_out = spread(session.state, event, BudgetConfig(rule="knapsack", low=2, high=8))
+
+    for size, row, predicted in zip(
+        spread_out.rollouts_K.tolist(), event.row_K.tolist(), spread_out.informative_K, strict=True
+    ):
+        beliefs = session.state.beliefs(np.array([row]))
+        assert predicted == pytest.approx(float(expected_informative(session.state, beliefs, size, np.array([row]))[0]))
+    assert spread_out.informative_K.max() < 0.3
 
 
 def test_predictions_of_partial_credit_are_calibrated() -> None:
