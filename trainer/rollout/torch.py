@@ -87,8 +87,7 @@ class TorchEngine(RolloutEngine):
         The seconds of a batch are shared among its rollouts by their tokens. Raises InvalidRequest for a ticket
         without content or too long for the model, FloatingPointError if the weights give no probabilities.
         """
-        limit = getattr(self._model.config, "max_position_embeddings", None)
-        prompts = prompts_of(tickets, self._tokenizer, max_new_tokens=self._max_new_tokens, limit=limit)
+        prompts = self._prompts(tickets)
         groups: dict[int, RolloutGroup] = {}
         for places in self._batches(prompts, spans):
             started_s = time.perf_counter()
@@ -116,7 +115,7 @@ class TorchEngine(RolloutEngine):
     # One turn at a time, for rollouts that an environment answers: `trainer.rollout.turns`.
 
     def prompt_ids(self, ticket: Ticket) -> list[int]:
-        return prompts_of([ticket], self._tokenizer, max_new_tokens=self._max_new_tokens, limit=self._limit())[0]
+        return self._prompts([ticket])[0]
 
     def encode(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False).input_ids)
@@ -141,6 +140,9 @@ class TorchEngine(RolloutEngine):
                 for answer, text in zip(answers, texts, strict=True)
             ]
         return said
+
+    def _prompts(self, tickets: Sequence[Ticket]) -> list[list[int]]:
+        return prompts_of(tickets, self._tokenizer, max_new_tokens=self._max_new_tokens, limit=self._limit())
 
     def _limit(self) -> int | None:
         return getattr(self._model.config, "max_position_embeddings", None)
