@@ -13,6 +13,7 @@ import numpy as np
 from api.informative import informative_counts
 from api.measuring import costs
 from api.regressions import regression_alarms
+from api.rewarded import REWARD_COLUMNS, with_rewards_shown
 from api.stages import LISTED_AT_MOST, lifecycle_counts, quarantine_alarms, state_names
 from predictors.base import SOURCES
 from selector.config import PolicyConfig, RunConfig
@@ -227,7 +228,7 @@ def prompt_groups(state: RunState, row: int) -> list[dict[str, Any]]:
     return [
         {
             **_ticket(state, ticket),
-            "scored": int(table["scored"][ticket]),
+            "scored": int(table["scored"][ticket] + table["rewarded"][ticket]),
             "passes": float(table["passes"][ticket]),
             "informative": _verdict(state, ticket),
             "disagrees": bool(table["disagrees"][ticket]),
@@ -249,7 +250,7 @@ def beliefs(state: RunState, rows: np.ndarray | None = None) -> dict[str, Any]:
     found = state.beliefs(rows)
     chosen = range(state.num_rows) if rows is None else rows.tolist()
     informative = expected_informative(state, found, state.config.group_size, rows)
-    return {
+    columns = {
         "key": [state.pool.keys[row] for row in chosen],
         "pass_rate": found.mean_N,
         "pass_rate_sd": np.sqrt(found.variance_N),
@@ -260,6 +261,7 @@ def beliefs(state: RunState, rows: np.ndarray | None = None) -> dict[str, Any]:
         "source": [SOURCES[code] for code in found.source_N.tolist()],
         **expected_costs(state, rows),
     }
+    return with_rewards_shown(state, columns, rows)
 
 
 def prompt_fields(state: RunState, rows: np.ndarray) -> dict[int, dict[str, Any]]:
@@ -271,7 +273,8 @@ def prompt_fields(state: RunState, rows: np.ndarray) -> dict[int, dict[str, Any]
             "belief": {
                 name: _plain(columns[name][i])
                 for name in ("pass_rate", "pass_rate_sd", "n_eff", "lag", "informative", "source")
-            },
+            }
+            | {name: _finite(columns[name][i]) for name in REWARD_COLUMNS},
             "state": columns["state"][i],
             "drawn": int(counts["drawn_N"][row]),
             "groups_reported": int(counts["groups_N"][row]),
@@ -296,14 +299,14 @@ def _groups(state: RunState, decision: Decision) -> list[dict[str, Any]]:
     """An entry for each group sent. Columns are read once for all of them, as a report may have thousands."""
     known = np.array([ticket for _, ticket in decision.tickets if ticket is not None], np.int64)
     table = state.book.tickets
-    names = ("attempt", "state", "scored", "passes", "informative", "dropped", "batch")
+    names = ("attempt", "state", "scored", "rewarded", "passes", "informative", "dropped", "batch")
     rows = zip(*(table[name][known].tolist() for name in names), strict=True)
     answers = []
     for (name, ticket), reached in zip(decision.tickets, decision.reached, strict=True):
         if ticket is None:
             answers.append(_NO_GROUP | {"ticket": name})
             continue
-        attempt, code, scored, passes, verdict, dropped, batch = next(rows)
+        attempt, code, scored, rewarded, passes, verdict, dropped, batch = next(rows)
         if state.batches[batch].event.wave is None:
             following, more = ("wait" if code == TicketState.OPEN else "stop"), 0
         else:
@@ -313,7 +316,7 @@ def _groups(state: RunState, decision: Decision) -> list[dict[str, Any]]:
                 "ticket": name,
                 "attempt": attempt,
                 "state": _STATE_NAMES[code],
-                "scored": scored,
+                "scored": scored + rewarded,
                 "passes": passes,
                 "informative": None if verdict < 0 else bool(verdict),
                 "next": following,
@@ -381,6 +384,10 @@ def _whole(value: float | None) -> int | None:
 
 def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
+
+
+def _finite(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
 
 
 def _plain(value: Any) -> Any:

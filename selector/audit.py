@@ -52,6 +52,7 @@ def audit(
     informative_only: bool = False,
     same_groups: bool = True,
     known_chances: bool = True,
+    by_rewards: bool = False,
     open_credit: float = 0.0,
     open_credit_predicted_pass: float = 0.0,
     open_credit_predicted_degenerate: float = 0.0,
@@ -66,7 +67,8 @@ def audit(
     only. open_credit: (1/N) Σ c over the prompts blocked at the last draw given, c counting that draw, with (1/N) Σ
     c·m̂ for both quantities. carried_credit: the same at the draw before the first one, 0 unless the window starts in
     mid-run. same_groups: selected groups are degenerate with the chances that audit groups have; else only pass rates
-    are contrasted. known_chances: every draw gave every eligible prompt a chance; else nothing is.
+    are contrasted. known_chances: every draw gave every eligible prompt a chance; else nothing is. by_rewards: some
+    groups have rewards and no outcome: they are not missing, and pass rates are not contrasted.
     Raises ValueError if level is not in (0, 1), a code is unknown, or an outcome or a credit is impossible.
     """
     if not 0 < level < 1:
@@ -85,7 +87,7 @@ def audit(
         share_TC, share_TB = pool_TC / tickets.frame_T[:, None], pool_TB / tickets.frame_T[:, None]
         found = contrasts(
             tickets,
-            [("pass_rate", outcome), *([("degenerate", mixed)] if same_groups else [])],
+            [*([] if by_rewards else [("pass_rate", outcome)]), *([("degenerate", mixed)] if same_groups else [])],
             [
                 *category_parts(code_M, share_TC[0], share_TC.mean(axis=0), categories),
                 *difficulty_parts(bin_M, share_TB.mean(axis=0)),
@@ -96,7 +98,7 @@ def audit(
     weight_M = tickets.weight_M
     said = words_of(
         tickets,
-        outcome,
+        mixed if by_rewards else outcome,
         pass_rate=pass_rate,
         shift=pass_rate_shift.against_uniform,
         contrasts=found,

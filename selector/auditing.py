@@ -31,6 +31,7 @@ def audit_run(state: RunState, level: float = LEVEL) -> Audit:
     left_out = sum(b.event.claim["type"] == ClaimType.EMPIRICAL and not b.event.num_audit for b in batches)
     in_waves = any(batch.event.wave is not None for batch in batches)
     varying = any(batch.event.group_size_K is not None for batch in batches)
+    rewarded = sum(int(np.count_nonzero(state.book.tickets["rewarded"][_span(batch)])) for batch in batches)
     found = audit(
         [_record(state, batch) for batch in batches],
         level=level,
@@ -39,6 +40,7 @@ def audit_run(state: RunState, level: float = LEVEL) -> Audit:
         informative_only=state.config.feed == "informative_only",
         same_groups=not in_waves and not varying,
         known_chances=not left_out,
+        by_rewards=rewarded > 0,
         open_credit=open_credit[0],
         open_credit_predicted_pass=open_credit[1],
         open_credit_predicted_degenerate=open_credit[2],
@@ -62,6 +64,14 @@ def audit_run(state: RunState, level: float = LEVEL) -> Audit:
             ("reweighted",),
             f"train tickets vary in their rollouts: only audit tickets tell of groups of {size}",
         )
+    if rewarded:
+        found = _without(
+            found,
+            ("pass_rate",),
+            ("uniform", "selected", "reweighted"),
+            f"{rewarded} groups have rewards and no outcome: nothing is said of pass rates, and there is no verdict",
+        )
+        found = replace(found, finding=None, verdict=None)
     if left_out:
         found = _without(
             found,
@@ -119,7 +129,7 @@ def _window(state: RunState) -> list[DrawnBatch]:
 
 def _record(state: RunState, batch: DrawnBatch) -> DrawRecord:
     event, table = batch.event, state.book.tickets
-    span = slice(batch.first_ticket, batch.first_ticket + len(event.row_K))
+    span = _span(batch)
     back = table["state"][span] == TicketState.REPORTED
     passes_K, scored_K = fixed_counts(state, batch)
     nothing: list[float] = [0.0, 0.0]
@@ -153,6 +163,11 @@ def _record(state: RunState, batch: DrawnBatch) -> DrawRecord:
         open_credit=_three(event.open_credit),
         carried_credit=_three(event.carried_credit),
     )
+
+
+def _span(batch: DrawnBatch) -> slice:
+    """Its tickets."""
+    return slice(batch.first_ticket, batch.first_ticket + len(batch.event.row_K))
 
 
 def _three(values: Sequence[float]) -> tuple[float, float, float]:

@@ -23,7 +23,9 @@ def rollout_costs(state: RunState, ordinals: np.ndarray) -> RolloutCosts:
     within_R = np.arange(end_B[-1] if len(end_B) else 0) - np.repeat(end_B - size_B, size_B)
     slot_R = np.repeat(table["slot"][ordinals], size_B) + within_R
     row_R = np.repeat(table["row"][ordinals], size_B)
-    counted_R = book.rollouts["arrived"][slot_R] & np.isin(book.rollouts["status"][slot_R], COUNTED)
+    status_R = book.rollouts["status"][slot_R]
+    by_reward_R = (status_R == RolloutStatus.REWARDED) & np.repeat(table["rewarded"][ordinals] > 0, size_B)
+    counted_R = book.rollouts["arrived"][slot_R] & (np.isin(status_R, COUNTED) | by_reward_R)
     slot_R, row_R = slot_R[counted_R], row_R[counted_R]
     tokens_R = book.rollouts["tokens"][slot_R].astype(np.float64)
     if book.fragments:

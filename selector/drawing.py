@@ -30,6 +30,7 @@ from selector.probe_draw import draw_probes
 from selector.reading import read_beliefs
 from selector.reports import check_branch
 from selector.revisits import due_now, revisit_draws, waited
+from selector.rewarded import with_reward_utility, with_rewards, without_probes
 from selector.scans import pool_counts
 from selector.state import DrawnBatch, RunState
 from selector.types import PURPOSE_CODE, Lifecycle, Purpose
@@ -185,7 +186,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         if request.group_size != config.group_size:
             trained_N = expected_informative(state, beliefs, config.group_size)
         utility_N = _utility(state, policy, beliefs, trained_N, frame, as_training)
-        drawn, stopping = draw_probes(state, frame, plan, beliefs, trained_N, utility_N)
+        drawn, stopping = draw_probes(state, frame, plan, without_probes(state, beliefs), trained_N, utility_N)
         event = _record(state, request, frame, beliefs, informative_N, drawn, period, now, weighted=False)
         return replace(event, wave=stopping)
     else:
@@ -209,9 +210,11 @@ def _utility(
     """(N,) what the policy says that a train ticket of each row is worth."""
     seen = read_beliefs(beliefs, state.config.policy.reads, frame, plan)
     if isinstance(policy, FactPolicy):
-        return policy.utility(seen, group_size=plan.group_size, facts=row_facts(state))
-    known_N = informative_N if seen is beliefs else None
-    return policy.utility(seen, group_size=plan.group_size, informative_N=known_N)
+        utility_N = policy.utility(seen, group_size=plan.group_size, facts=row_facts(state))
+    else:
+        known_N = informative_N if seen is beliefs else None
+        utility_N = policy.utility(seen, group_size=plan.group_size, informative_N=known_N)
+    return with_reward_utility(state, policy, utility_N, frame, plan)
 
 
 def spread(state: RunState, event: BatchDrawn, budget: BudgetConfig) -> BatchDrawn:
@@ -226,7 +229,9 @@ def spread(state: RunState, event: BatchDrawn, budget: BudgetConfig) -> BatchDra
     for size in np.unique(size_K).tolist():
         of_size = size_K == size
         binary = informative_probability(event.pass_rate_K[of_size], event.variance_K[of_size], size)
-        informative_K[of_size] = state.ties.adjusted(binary, state.pool.category_N[event.row_K[of_size]] + 1)
+        rows = event.row_K[of_size]
+        told = state.ties.adjusted(binary, state.pool.category_N[rows] + 1)
+        informative_K[of_size] = with_rewards(state, told, size, rows)
     digest = hashlib.sha256(event.digest.encode() + np.ascontiguousarray(size_K, "<i4").tobytes()).hexdigest()
     return replace(event, group_size_K=size_K, informative_K=informative_K, digest=f"sha256:{digest}")
 

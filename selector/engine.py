@@ -33,6 +33,7 @@ from selector.ledger import compared
 from selector.pool import PoolState, empty_pool
 from selector.reports import Decision, Refusal, Report, decide
 from selector.restoring import find_checkpoint
+from selector.rewarded import CountsRewards
 from selector.signals import PushedNumbers, SignalsDecision, decide_signals
 from selector.silence import may_be_silent
 from selector.simulated_inclusion import SimulatedInclusion, simulated_inclusion
@@ -222,6 +223,7 @@ class RunEngine:
             config=self.state.config,
             expired=True,
             may_be_silent=may_be_silent(self.state, ticket),
+            rewards_count=CountsRewards(self.state).of_ticket(ticket),
         )
 
     def _trained(self, trained: Sequence[str] | None) -> tuple[list[int] | None, list[Refusal]]:

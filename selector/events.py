@@ -124,6 +124,7 @@ class Closing:
     passes: float
     informative: bool | None
     disagrees: bool = False  # rewards and outcomes give different verdicts
+    rewarded: int = 0  # rollouts that it counts by their rewards, as none of the group has an outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ from selector.events import (
 from selector.graded import learn_ties
 from selector.ledger import whole_microseconds
 from selector.revisits import next_overdue
+from selector.rewarded import CountsRewards, learn_rewards, say_unread
 from selector.silence import count_heard, loss_share
 from selector.standing import observed
 from selector.state import Checkpoint, DrawnBatch, RunState
@@ -113,6 +114,7 @@ def close(state: RunState, tickets: Sequence[int], closings: Sequence[Closing]) 
     table["reason"][ordinals] = [c.reason for c in closings]
     table["scored"][ordinals] = [c.scored for c in closings]
     table["passes"][ordinals] = [c.passes for c in closings]
+    table["rewarded"][ordinals] = [c.rewarded for c in closings]
     table["informative"][ordinals] = [-1 if c.informative is None else int(c.informative) for c in closings]
     table["disagrees"][ordinals] = [c.disagrees for c in closings]
     table["ended_seq"][ordinals] = state.seq
@@ -149,6 +151,14 @@ def _observe(state: RunState, ordinals: np.ndarray) -> None:
     stage_N = state.rows["lifecycle_N"]
     stage_N[rows[stage_N[rows] == Lifecycle.NEW]] = Lifecycle.ACTIVE
     state.rows["unscored_N"][rows] = 0
+    state.costs.observe(rollout_costs(state, ordinals))
+    by_reward = table["rewarded"][ordinals] > 0
+    if by_reward.any():
+        _observe_rewards(state, ordinals[by_reward])
+        ordinals = ordinals[~by_reward]
+        rows = table["row"][ordinals]
+    if not len(ordinals):
+        return
     learn_ties(state, ordinals)
     ticket_B, passes_B, scored_B = observed(state, ordinals)
     state.estimator.observe(
@@ -161,8 +171,17 @@ def _observe(state: RunState, ordinals: np.ndarray) -> None:
     )
     progress.rate(state.rows, rows, table["passes"][ordinals] / table["scored"][ordinals])
     count_groups(state, ordinals)
-    state.costs.observe(rollout_costs(state, ordinals))
     _move(state, ordinals)
+
+
+def _observe_rewards(state: RunState, ordinals: np.ndarray) -> None:
+    """Groups that count by their rewards: no stage moves, as stages are about pass rates."""
+    groups, columns = learn_rewards(state, ordinals), state.rows
+    rows_U, place_B = np.unique(groups.rows_B, return_inverse=True)
+    score_B = np.where(groups.is_alike_B, groups.mean_B, np.nan)
+    columns["same_N"][rows_U], columns["score_N"][rows_U] = same_score(
+        columns["same_N"][rows_U], columns["score_N"][rows_U], place_B, score_B
+    )
 
 
 def _hear_silence(state: RunState, ordinals: np.ndarray) -> None:
@@ -222,6 +241,7 @@ def _quarantine(state: RunState, ordinals: np.ndarray) -> None:
     table = state.book.tickets
     unseen = [PURPOSE_CODE[purpose] for purpose in UNSEEN_BY_BELIEFS]
     unscored = (table["reason"][ordinals] == VoidReason.TOO_FEW) & (table["scored"][ordinals] == 0)
+    unscored &= table["rewarded"][ordinals] == 0
     unscored &= table["arrived"][ordinals] >= state.config.min_rollouts
     rows = table["row"][ordinals[unscored & ~np.isin(table["purpose"][ordinals], unseen)]]
     if not len(rows) or state.dry_draws > 1:
@@ -262,6 +282,7 @@ def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
     """Credits, overdue revisits and counters: the part of a train draw that is not in its tickets."""
     fold_numbers(state, event.controlled, refill=event.refill)
     frame_N = state.frame_N
+    say_unread(state)
     if state.config.policy.lifecycle is not None:
         state.rows["lifecycle_N"][event.woken] = Lifecycle.ACTIVE
         state.rows["reviews_N"][event.woken] = 0
@@ -365,11 +386,17 @@ def _add_rollouts(state: RunState, groups: Sequence[GroupEvidence]) -> None:
     _count(state, ticket_B, tokens_B, microseconds_B, new_B)
     statuses = state.ledger.statuses
     statuses["reported"] += len(slots)
-    for status in RolloutStatus:
-        if status is not RolloutStatus.OK:
-            statuses[STATUS_NAME[status]] += int(np.count_nonzero(status_B == status))
+    for status in (RolloutStatus.UNSCORED, RolloutStatus.ERROR, RolloutStatus.TRUNCATED):
+        statuses[STATUS_NAME[status]] += int(np.count_nonzero(status_B == status))
     counted = np.isin(status_B, [int(status) for status in COUNTED]) & ~np.isnan(outcomes[new_B])
     statuses["scored"] += int(np.count_nonzero(counted))
+    rewarded = np.flatnonzero(status_B == RolloutStatus.REWARDED)
+    if len(rewarded):
+        counts_B = CountsRewards(state).of_rows(table["row"][tickets[rewarded]])
+        counts_B &= ~np.isin(tickets[rewarded], tickets[~np.isnan(outcomes[new_B])])
+        counts = int(np.count_nonzero(counts_B))
+        statuses["scored"] += counts
+        statuses["unscored"] += len(rewarded) - counts
 
 
 def _count(

@@ -8,6 +8,7 @@ import numpy as np
 
 from predictors.base import Beliefs
 from predictors.value import informative_probability
+from selector.rewarded import with_rewards
 from selector.state import RunState
 from selector.types import PURPOSE_CODE, Purpose
 from selector.verdict import COUNTED
@@ -17,13 +18,13 @@ def expected_informative(
     state: RunState, beliefs: Beliefs, group_size: int, rows: np.ndarray | None = None
 ) -> np.ndarray:
     """P(informative) of a group of each of these rows, or of all: that of the belief for scores of 0 and 1, shifted by
-    what was learned in categories with other scores.
+    what was learned in categories with other scores; that of rewards where there are no outcomes.
     """
     binary_N = informative_probability(beliefs.mean_N, beliefs.variance_N, group_size)
     if not state.ties.graded_C.any():
-        return binary_N
+        return with_rewards(state, binary_N, group_size, rows)
     category_N = state.pool.category_N + 1 if rows is None else state.pool.category_N[rows] + 1
-    return state.ties.adjusted(binary_N, category_N)
+    return with_rewards(state, state.ties.adjusted(binary_N, category_N), group_size, rows)
 
 
 def learn_ties(state: RunState, ordinals: np.ndarray) -> None:

@@ -35,10 +35,15 @@ def read_beliefs(beliefs: Beliefs, reads: Reads, frame: DrawFrame, plan: DrawPla
             alpha_N, beta_N = beta_parameters(beliefs.mean_N, beliefs.variance_N)
             mean_N = np.clip(plan.rng(Stream.BELIEF_DRAW).beta(alpha_N, beta_N), EDGE, 1.0 - EDGE)
         case "shuffled":
-            rows = np.flatnonzero(frame.frame_N)
-            dealt = rows[permutation(len(rows), plan.rng(Stream.BELIEF_SHUFFLE))]
-            of_N = np.arange(len(frame.frame_N))
-            of_N[rows] = dealt
+            of_N = dealt_rows(frame, plan)
             run_N = None if beliefs.run_N is None else beliefs.run_N[of_N]
             return replace(beliefs, mean_N=beliefs.mean_N[of_N], variance_N=beliefs.variance_N[of_N], run_N=run_N)
     return replace(beliefs, mean_N=mean_N, variance_N=np.zeros(len(mean_N)))
+
+
+def dealt_rows(frame: DrawFrame, plan: DrawPlan) -> np.ndarray:
+    """(N,) whose beliefs each row is dealt: another of the frame's, the same however often a batch asks."""
+    rows = np.flatnonzero(frame.frame_N)
+    of_N = np.arange(len(frame.frame_N))
+    of_N[rows] = rows[permutation(len(rows), plan.rng(Stream.BELIEF_SHUFFLE))]
+    return of_N

@@ -13,6 +13,7 @@ import numpy as np
 
 from selector.errors import BranchSuperseded, BranchUnknown, ReportInvalid
 from selector.events import Closing, GroupEvidence, RefusedEvidence, RolloutsReported
+from selector.rewarded import CountsRewards
 from selector.silence import may_be_silent
 from selector.standing import belief_at_draw, decide_waves, rule_of
 from selector.state import RunState
@@ -25,6 +26,7 @@ from selector.whole_groups import untouched, whole_group
 EVIDENCE_COLUMNS = (
     "n", "fragment", "outcome", "reward", "status", "tokens", "seconds", "version", "ids", "rewards",
 )  # fmt: skip
+WITHOUT_OUTCOME = {RolloutStatus.UNSCORED, RolloutStatus.REWARDED}  # earlier versions told no difference
 RETRIABLE = (VoidReason.ERROR, VoidReason.LOST)
 
 
@@ -123,7 +125,7 @@ def decide(state: RunState, report: Report, now: float | None = None) -> Decisio
     groups: list[GroupEvidence] = []
     refused: list[RefusedEvidence] = []
     tickets = [_find(state, group.ticket) for group in report.groups]
-    fresh = untouched(state, tickets)
+    fresh, rewards_count = untouched(state, tickets), CountsRewards(state)
     for group, ticket in zip(report.groups, tickets, strict=True):
         decision.tickets.append((group.ticket, ticket))
         decision.reached.append(-1)
@@ -134,13 +136,14 @@ def decide(state: RunState, report: Report, now: float | None = None) -> Decisio
             version = _version_of(state, report, group)
             if _problem_of(state, version) is None:
                 values = [_values(rollout) for rollout in group.rollouts]
-                groups.append(whole_group(ticket, fresh[ticket][0], values, version[0], state.config))
+                by_reward = rewards_count.of_ticket(ticket)
+                groups.append(whole_group(ticket, fresh[ticket][0], values, version[0], state.config, by_reward))
                 decision.applied += len(values)
                 decision.reached[-1] = len(values) - 1
                 continue
         if ticket not in drafts:
             drafts[ticket] = _load(state, ticket)
-        evidence = _GroupDecision(state, report, group, drafts[ticket], decision, refused).run()
+        evidence = _GroupDecision(state, report, group, drafts[ticket], decision, refused, rewards_count).run()
         if evidence is not None:
             groups.append(evidence)
     if groups or refused:
@@ -258,8 +261,10 @@ class _GroupDecision:
         draft: _Draft,
         decision: Decision,
         refused: list[RefusedEvidence],
+        rewards_count: CountsRewards,
     ) -> None:
         self.state, self.group, self.draft, self.decision, self.refused = state, group, draft, decision, refused
+        self.rewards_count = rewards_count.of_ticket(draft.ticket)
         self.version = _version_of(state, report, group)
         self.columns: dict[str, list[Any]] = {name: [] for name in EVIDENCE_COLUMNS}
         self.problem = _problem_of(state, self.version)  # of rollouts that name no version of their own
@@ -416,7 +421,11 @@ class _GroupDecision:
             (),
         )
         closing = judge(
-            *columns, config=self.state.config, void=void, may_be_silent=may_be_silent(self.state, draft.ticket)
+            *columns,
+            config=self.state.config,
+            void=void,
+            may_be_silent=may_be_silent(self.state, draft.ticket),
+            rewards_count=self.rewards_count,
         )
         draft.state = TicketState.REPORTED if closing.reported else TicketState.VOID
         draft.reason = closing.reason
@@ -429,7 +438,8 @@ class _GroupDecision:
             return False
         rollouts = [(s.outcome, s.reward, s.status) if s.arrived else None for s in draft.slots]
         belief = belief_at_draw(self.state, draft.ticket)
-        self.waves = decide_waves(draft.rule, draft.wave, rollouts, self.state.config, belief)
+        config = self.state.config
+        self.waves = decide_waves(draft.rule, draft.wave, rollouts, config, belief, self.rewards_count)
         draft.wave += sum(decision.more > 0 for decision in self.waves)
         return bool(self.waves) and not self.waves[-1].more
 
@@ -471,14 +481,17 @@ def _is_same(slot: _Slot, rollout: RolloutIn) -> bool:
     status, outcome, reward = _normal(rollout)
     if slot.fragments.get(rollout.fragment) != (outcome, rollout.tokens or 0):
         return False
-    return rollout.fragment != next(iter(slot.fragments)) or (slot.reward, slot.status) == (reward, status)
+    same_status = slot.status == status or {slot.status, status} == WITHOUT_OUTCOME
+    return rollout.fragment != next(iter(slot.fragments)) or (slot.reward == reward and same_status)
 
 
 def _normal(rollout: RolloutIn) -> tuple[int, float | None, float | None]:
-    """Status, outcome and reward as they count: what was never begun is an error, what has no outcome is unscored."""
+    """Status, outcome and reward as they count: what was never begun is an error, what has no outcome has a reward at
+    most, and without either is unscored.
+    """
     status = rollout.status
     if status is RolloutStatus.TRUNCATED and rollout.tokens == 0:
         status = RolloutStatus.ERROR
     if status is RolloutStatus.OK and rollout.outcome is None:
-        status = RolloutStatus.UNSCORED
+        status = RolloutStatus.UNSCORED if rollout.reward is None else RolloutStatus.REWARDED
     return int(status), rollout.outcome, rollout.reward

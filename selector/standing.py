@@ -4,7 +4,7 @@ Changes nothing. Rules and their arithmetic are in `waves`.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import fsum
 from typing import Literal
 
@@ -14,7 +14,7 @@ from selector.config import RunConfig
 from selector.probing import settled
 from selector.state import DrawnBatch, RunState
 from selector.types import PURPOSE_CODE, Purpose, TicketState
-from selector.verdict import COUNTED, is_informative
+from selector.verdict import COUNTED, GIVES_REWARD, is_informative
 from selector.waves import RIGHT_ABOVE, Seen, Verdict, WaveConfig, WaveDecision, decide, wave_ends, wave_from_dict
 
 Next = Literal["wait", "continue", "stop"]
@@ -72,12 +72,14 @@ def decide_waves(
     rollouts: Sequence[Arrived | None],
     config: RunConfig,
     belief: tuple[float, float] | None = None,
+    rewards_count: Callable[[], bool] | None = None,
 ) -> list[WaveDecision]:
     """Decisions of every wave from `wave` on that is complete, up to one that ends the ticket or the last wave.
 
     rollouts: the group's, by number, None for what has not arrived. Decided on the rollouts numbered below the wave's
     end alone: what a worker sent beyond it counts for the group, and has no say in whether the group goes on. belief:
-    of the ticket at its draw, for a rule that goes by it.
+    of the ticket at its draw, for a rule that goes by it. rewards_count: whether a group without outcomes counts by its
+    rewards; then only rule "screen", which asks whether they differ, ever ends it.
     """
     ends, made = wave_ends(rule, len(rollouts)), list[WaveDecision]()
     first = [one for one in rollouts[: ends[0]] if one is not None and _counts(one)]
@@ -93,7 +95,11 @@ def decide_waves(
             scored_first=len(first),
             informative=is_informative(signal, config.tolerance),
         )
-        if belief is not None and rule.rule == "settle":
+        alone = [one[1] for one in rollouts[: ends[wave]] if one is not None and _gives_reward(one)]
+        if not counted and alone and rewards_count is not None and rewards_count():
+            stops = rule.rule == "screen" and not is_informative(alone, config.tolerance)
+            verdict = Verdict.STOP if stops else Verdict.CONTINUE
+        elif belief is not None and rule.rule == "settle":
             left = ends[-1] - ends[wave]
             verdict = settled(rule, seen, belief, left=left, group_size=config.group_size)
         else:
@@ -117,6 +123,11 @@ def decide_waves(
 def _counts(rollout: Arrived) -> bool:
     outcome, _, status = rollout
     return outcome is not None and status in COUNTED
+
+
+def _gives_reward(rollout: Arrived) -> bool:
+    outcome, reward, status = rollout
+    return outcome is None and reward is not None and status in GIVES_REWARD
 
 
 def _is_right(rollout: Arrived) -> bool:

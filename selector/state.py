@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from predictors.base import Beliefs, Column, Estimator
+from predictors.base import Beliefs, Column, Estimator, State
 from predictors.costs import Costs
 from predictors.registry import build_estimator
+from predictors.rewards import Rewards
 from predictors.ties import Ties
 from selector.config import RunConfig
 from selector.controllers.base import COUNTS
@@ -116,6 +117,7 @@ class RunState:
     alarms: dict[str, dict[str, Any]] = field(default_factory=dict)
     costs: Costs = field(default_factory=Costs)
     ties: Ties = field(default_factory=Ties)
+    rewards: Rewards = field(default_factory=Rewards)  # of prompts that have no outcomes
     heard: np.ndarray = field(
         default_factory=lambda: np.zeros(2)
     )  # audit tickets lost without a word, and all; `silence`
@@ -147,6 +149,7 @@ class RunState:
         self.estimator.resize(pool.category_N + 1)  # code 0 is "no category"
         self.costs.resize(pool.category_N + 1)
         self.ties.resize(len(pool.categories) + 1)
+        self.rewards.resize(pool.category_N + 1)
         self.signals.grow(size)
         self._attach()
 
@@ -177,6 +180,10 @@ class RunState:
         if self.policy_version > self.belief_version:
             self.belief_version = self.policy_version
             self.estimator.advance(self.policy_version)
+
+    def clock(self, version: Any) -> Any:
+        """A policy version of the run, or an array of them, as the beliefs count versions."""
+        return version
 
     def see_signals(self, event: SignalsReceived) -> None:
         """The trainer pushed numbers; beliefs read them from here on."""
@@ -220,8 +227,13 @@ class RunState:
             **{f"estimator.{name}": array.copy() for name, array in self.estimator.state().items()},
             **{f"costs.{name}": array for name, array in self.costs.state().items()},
             **{f"ties.{name}": array for name, array in self.ties.state().items()},
+            **{f"rewards.{name}": array for name, array in self._known_rewards().items()},
             "heard": self.heard.copy(),
         }
+
+    def _known_rewards(self) -> State:
+        """What is known of rewards; nothing while there are none, as in most runs."""
+        return self.rewards.state() if self.rewards.is_known else {}
 
     def rewind(self, saved: Mapping[str, np.ndarray], *, beliefs: bool = True) -> None:
         """Takes back the rewindable part; rows added since stay, as new prompts. Columns that the version which saved
@@ -258,6 +270,10 @@ class RunState:
             if learned := {k.removeprefix("ties."): v for k, v in saved.items() if k.startswith("ties.")}:
                 self.ties.load_state(learned)
             self.ties.resize(len(self.pool.categories) + 1)
+            self.rewards = Rewards()
+            if rewarded := {k.removeprefix("rewards."): v for k, v in saved.items() if k.startswith("rewards.")}:
+                self.rewards.load_state(rewarded)
+            self.rewards.resize(category_N)
             self.heard = np.array(saved.get("heard", np.zeros(2)))
             self.signals = Signals.from_state(saved)
             self.signals.grow(self.num_rows)

@@ -34,8 +34,9 @@ TICKET_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
     "reported_version": (np.int64, UNKNOWN),
     "deadline": (np.float64, np.nan),  # unix seconds
     "arrived": (np.int32, 0),  # rollouts in
-    "scored": (np.int32, 0),
+    "scored": (np.int32, 0),  # rollouts with an outcome
     "passes": (np.float64, 0.0),
+    "rewarded": (np.int32, 0),  # rollouts that it counts by their rewards, where none has an outcome
     "informative": (np.int8, UNKNOWN),
     "disagrees": (np.bool_, 0),  # rewards and outcomes give different verdicts
     "tokens": (np.int64, 0),  # of the current attempt
@@ -43,7 +44,7 @@ TICKET_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
     "wave": (np.int32, 0),  # waves after which it was told to continue
     "dropped": (np.bool_, 0),  # its rule ended it, and its method does not train on it
 }
-LATER_COLUMNS = ("microseconds",)  # that snapshots of earlier versions do not have
+LATER_COLUMNS = ("microseconds", "rewarded")  # that snapshots of earlier versions do not have
 ATTEMPT_COLUMNS = (
     "state",
     "reason",
@@ -53,6 +54,7 @@ ATTEMPT_COLUMNS = (
     "arrived",
     "scored",
     "passes",
+    "rewarded",
     "informative",
     "disagrees",
     "tokens",

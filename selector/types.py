@@ -64,6 +64,7 @@ class RolloutStatus(IntEnum):
     UNSCORED = 1  # generated, but the grader had no opinion
     ERROR = 2  # infrastructure; the policy cannot have caused it
     TRUNCATED = 3  # cut by a limit; counts as its outcome
+    REWARDED = 4  # generated and given a reward, but no outcome; nobody sends it by name
 
 
 class Source(StrEnum):

@@ -4,7 +4,7 @@ A group is informative when its rewards (or outcomes, as the run says) differ by
 rollouts that were scored. Infrastructure errors and unscored rollouts have no say.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import fsum
 
 from selector.config import RunConfig
@@ -12,6 +12,8 @@ from selector.events import Closing
 from selector.types import RolloutStatus, VoidReason
 
 COUNTED = (RolloutStatus.OK, RolloutStatus.TRUNCATED)
+GIVES_REWARD = (RolloutStatus.REWARDED, RolloutStatus.TRUNCATED)
+"""Of rollouts without an outcome: those whose reward may count by itself."""
 
 
 def judge(
@@ -23,11 +25,13 @@ def judge(
     void: VoidReason | None = None,
     expired: bool = False,
     may_be_silent: bool = False,
+    rewards_count: Callable[[], bool] | None = None,
 ) -> Closing:
     """How a group closes with these rollouts, in any order.
 
     `void`: it ends without counting, for this reason. `expired`: its deadline passed; it counts if it has enough.
-    `may_be_silent`: that nothing came back says something, `silence`.
+    `may_be_silent`: that nothing came back says something, `silence`. `rewards_count`: asked of a group without any
+    outcome that has rewards, whether it counts by them.
     """
     scored = [
         (outcome, reward)
@@ -37,7 +41,12 @@ def judge(
     passes = fsum(outcome for outcome, _ in scored)  # exact, so the order of arrival changes nothing
     by_outcome = is_informative([outcome for outcome, _ in scored], config.tolerance)
     by_reward = is_informative([reward for _, reward in scored], config.tolerance)
-    enough = len(scored) >= config.min_rollouts
+    rewarded = _rewards_alone(outcomes, rewards, statuses) if rewards_count is not None and not scored else []
+    if rewarded and rewards_count is not None and rewards_count():
+        by_outcome = by_reward = is_informative(rewarded, config.tolerance)
+    else:
+        rewarded = []
+    enough = max(len(scored), len(rewarded)) >= config.min_rollouts
     reason = VoidReason.NONE if enough else _why_too_few(statuses, expired)
     if may_be_silent and not statuses:
         reason = VoidReason.SILENT
@@ -51,6 +60,7 @@ def judge(
         passes=passes,
         informative=(by_outcome if config.signal == "outcome" else by_reward) if reported else None,
         disagrees=reported and by_outcome != by_reward,
+        rewarded=len(rewarded),
     )
 
 
@@ -58,6 +68,16 @@ def is_informative(signal: Sequence[float | None], tolerance: float) -> bool:
     """Whether the known values of the signal differ by more than the tolerance; one value alone never does."""
     known = [value for value in signal if value is not None]
     return len(known) > 1 and max(known) - min(known) > tolerance
+
+
+def _rewards_alone(
+    outcomes: Sequence[float | None], rewards: Sequence[float | None], statuses: Sequence[int]
+) -> list[float]:
+    return [
+        reward
+        for outcome, reward, status in zip(outcomes, rewards, statuses, strict=True)
+        if outcome is None and reward is not None and status in GIVES_REWARD
+    ]
 
 
 def _why_too_few(statuses: Sequence[int], expired: bool) -> VoidReason:

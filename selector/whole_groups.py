@@ -5,7 +5,7 @@ which anything is out of the ordinary is not taken.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -35,9 +35,16 @@ def untouched(state: RunState, tickets: Sequence[int | None]) -> dict[int, tuple
 
 
 def whole_group(
-    ticket: int, attempt: int, rollouts: Sequence[Values], version: int, config: RunConfig
+    ticket: int,
+    attempt: int,
+    rollouts: Sequence[Values],
+    version: int,
+    config: RunConfig,
+    rewards_count: Callable[[], bool] | None = None,
 ) -> GroupEvidence:
-    """The evidence of an untouched ticket whose rollouts are all here, made by weights of this version."""
+    """The evidence of an untouched ticket whose rollouts are all here, made by weights of this version; rewards_count
+    as in `judge`.
+    """
     outcome, reward, status, tokens, seconds, rewards = (list(column) for column in zip(*rollouts, strict=True))
     size = len(rollouts)
     return GroupEvidence(
@@ -53,5 +60,5 @@ def whole_group(
         version=[version] * size,
         ids=[None] * size,
         rewards=rewards,
-        closing=judge(outcome, reward, status, config=config),
+        closing=judge(outcome, reward, status, config=config, rewards_count=rewards_count),
     )

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from predictors.base import Beliefs
+from predictors.rewards import RewardBeliefs
 from selector.config import Advantage, PolicyConfig, Weights
 
 
@@ -49,6 +50,12 @@ class Policy(ABC):
 
         informative_N: their P(informative) for groups of this size, where the caller has worked it out already.
         """
+
+    def reward_utility(self, beliefs: RewardBeliefs, *, group_size: int) -> np.ndarray | None:
+        """The same of prompts that have rewards and no outcomes, on the scale of `utility`; beliefs: for groups of this
+        size. None for a policy that needs pass rates: it sees such a prompt as one that was never tried.
+        """
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

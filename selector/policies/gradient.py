@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictors.base import Beliefs
+from predictors.reward_value import expected_squared_advantage as squared_advantage_of_rewards
+from predictors.rewards import RewardBeliefs
 from predictors.value import expected_squared_advantage
 from selector.config import Advantage
 from selector.policies.base import Policy, check_power
@@ -33,5 +35,10 @@ class Gradient(Policy):
             squared_N = informative_N
         else:
             squared_N = expected_squared_advantage(beliefs.mean_N, beliefs.variance_N, group_size, self.advantage)
+        utility_N: np.ndarray = squared_N ** (0.5 * self.power)
+        return utility_N
+
+    def reward_utility(self, beliefs: RewardBeliefs, *, group_size: int) -> np.ndarray:
+        squared_N = squared_advantage_of_rewards(beliefs, group_size, self.advantage)
         utility_N: np.ndarray = squared_N ** (0.5 * self.power)
         return utility_N

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictors.base import Beliefs
+from predictors.rewards import RewardBeliefs
 from predictors.value import expected_outcome_variance, informative_probability, raised
 from selector.config import Advantage, Weights
 from selector.policies.base import Policy, check_power
@@ -38,3 +39,10 @@ class Midband(Policy):
         if self.weights != "none":
             return np.sqrt(informative_N)
         return raised(informative_N, self.power)
+
+    def reward_utility(self, beliefs: RewardBeliefs, *, group_size: int) -> np.ndarray:
+        if self.weights == "none":
+            return raised(beliefs.informative_N, self.power)
+        if self.advantage == "grpo":
+            return np.sqrt(beliefs.informative_N)
+        return np.sqrt(beliefs.variance_N)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictors.base import Beliefs
+from predictors.rewards import RewardBeliefs
 from predictors.value import expected_outcome_variance
 from selector.policies.base import Policy, check_power
 
@@ -27,4 +28,8 @@ class Variance(Policy):
 
     def utility(self, beliefs: Beliefs, *, group_size: int, informative_N: np.ndarray | None = None) -> np.ndarray:
         utility_N: np.ndarray = expected_outcome_variance(beliefs.mean_N, beliefs.variance_N) ** self.power
+        return utility_N
+
+    def reward_utility(self, beliefs: RewardBeliefs, *, group_size: int) -> np.ndarray:
+        utility_N: np.ndarray = beliefs.variance_N**self.power
         return utility_N

@@ -10,7 +10,7 @@ from selector.types import RolloutStatus, VoidReason
 from selector.verdict import is_informative, judge
 from tests.selector.engine_cases import Outcome, make_config
 
-OK, UNSCORED, ERROR, TRUNCATED = RolloutStatus
+OK, UNSCORED, ERROR, TRUNCATED, REWARDED = RolloutStatus
 
 
 def closing(
