@@ -124,11 +124,15 @@ async def permit_new_pool(request: Request, name: str) -> None:
 
 
 async def permit_new_run(request: Request, body: schemas.RunRequest) -> None:
-    """Before a run is made, or asked for again: raises UnknownPool or UnknownRun for what is out of the key's reach.
+    """Before a run is made, or asked for again: raises UnknownPool or UnknownRun for what is out of the key's reach,
+    and MissingScope where it is to begin with what another run knows and the key may not read.
 
     A key that is bound to runs alone may ask again for a run that is there, and begin none: it reaches no pool.
     """
     access = access_of(request)
+    if body.start_from is not None and Scope.READ not in access.scopes:
+        has = ", ".join(sorted(access.scopes))
+        raise MissingScope(f"the key {access.prefix} has the scopes {has}; start_from asks for {Scope.READ} too")
     if access.bound:
         # Names of runs are shared by all pools: a run out of reach may have this one already.
         there = await _pool_of(request, body.name)

@@ -21,14 +21,17 @@ from api.db import pools as pool_queries
 from api.db import runs as run_queries
 from api.db.runs import StoredRun
 from api.db.session import read
-from api.errors import NotAvailable, NotOwner, RunConflict, ServiceError, UnknownRun, no_run
+from api.errors import NotOwner, RunConflict, ServiceError, UnknownRun, no_run
 from api.hosting import Command, RunHost, Work
 from api.response_headers import STATE_AGE_S
 from api.run_metrics import Standing
 from api.store import RunStore
-from selector.errors import RunComplete, SelectorError, UnknownBatch
+from selector.errors import RunComplete, SelectorError, UnknownBatch, UnknownConfig
+from selector.events import WarmStarted
 from selector.frozen import ALL_THAT_IS_READ, frozen
+from selector.restoring import find_checkpoint
 from selector.state import DrawnBatch, RunState
+from selector.warm_start import plan_warm_start
 
 logger = logging.getLogger("midband.api")
 
@@ -68,10 +71,13 @@ class RunService:
         return [host.standing() for host in list(self._hosts.values())]
 
     async def create_run(self, request: schemas.RunRequest) -> tuple[dict[str, Any], bool]:
-        """The answer, and whether the run is new. Raises UnknownPool, UnknownConfig, RunConflict."""
-        if request.start_from is not None:
-            raise NotAvailable("start_from is not available yet; a new run begins from the prior")
-        return await asyncio.to_thread(self._create_run, request)
+        """The answer, and whether the run is new. Raises UnknownPool, UnknownConfig, RunConflict, and UnknownRun or
+        UnknownCheckpoint for what it is to start from.
+        """
+        warm = None
+        if request.start_from is not None and not await asyncio.to_thread(self._is_there, request.name):
+            warm = await self._warm_start(request, request.start_from)
+        return await asyncio.to_thread(self._create_run, request, warm)
 
     async def command(self, run: str, command: Command[T]) -> T:
         """Carries out a command on a run, in turn. Raises UnknownRun, Busy, NotOwner and what the command raises."""
@@ -304,7 +310,33 @@ class RunService:
         with read(self.store.database) as connection:
             return run_queries.list_runs(connection, pool_queries.get_pool(connection, pool).id)
 
-    def _create_run(self, request: schemas.RunRequest) -> tuple[dict[str, Any], bool]:
+    async def _warm_start(self, request: schemas.RunRequest, start: schemas.StartFrom) -> WarmStarted:
+        """What the run is to begin with, as the other one stands now or stood at a checkpoint."""
+        config, pool = convert.to_config(request), await self.pool_of(start.run)
+        if pool != request.pool:
+            raise UnknownConfig(f"start_from: run {start.run!r} is on pool {pool!r}, and this one on {request.pool!r}")
+
+        def command(work: Work) -> WarmStarted:
+            state = work.engine.state
+            position = state.seq if start.step is None else find_checkpoint(state, start.step).seq
+            learned = state.rewindable() if start.step is None else work.rewound(position)
+            return plan_warm_start(
+                config,
+                state.config,
+                learned,
+                run=start.run,
+                step=start.step,
+                position=position,
+                discount=start.discount,
+            )
+
+        return await self.look(start.run, command)
+
+    def _is_there(self, run: str) -> bool:
+        with read(self.store.database) as connection:
+            return run_queries.find_run(connection, run) is not None
+
+    def _create_run(self, request: schemas.RunRequest, warm: WarmStarted | None) -> tuple[dict[str, Any], bool]:
         config = convert.to_config(request)
         asked = request.model_dump(mode="json", exclude_unset=True)
         with read(self.store.database) as connection:
@@ -312,7 +344,7 @@ class RunService:
             pool_id = pool_queries.get_pool(connection, request.pool).id
         if known is None:
             try:
-                self.store.begin(request.name, pool_id, asked, config, time.time())
+                self.store.begin(request.name, pool_id, asked, config, time.time(), warm)
                 return views.run_created(request.name, config), True
             except IntegrityError:  # another request made it in between
                 with read(self.store.database) as connection:

@@ -27,7 +27,7 @@ from api.version import installed_version
 from selector.config import RunConfig
 from selector.engine import RunEngine
 from selector.errors import SnapshotDamaged
-from selector.events import Event, Restored, RunCompleted
+from selector.events import Event, Restored, RunCompleted, WarmStarted
 from selector.pool import PoolState
 from selector.replay import replay
 from selector.snapshot import pack, restore_snapshot, snapshot, unpack
@@ -95,10 +95,18 @@ class RunStore:
         with read(self.database) as connection:
             return replace(state, features=read_features(connection, pool_id, wanted, len(state)))
 
-    def begin(self, name: str, pool_id: int, request: dict[str, object], config: RunConfig, at: float) -> StoredRun:
-        """A new run with the first events of its log, in one transaction."""
+    def begin(
+        self,
+        name: str,
+        pool_id: int,
+        request: dict[str, object],
+        config: RunConfig,
+        at: float,
+        warm: WarmStarted | None = None,
+    ) -> StoredRun:
+        """A new run with the first events of its log, in one transaction; warm: what it begins with."""
         with_features = reads_features(config.to_dict()["policy"])
-        _, events = RunEngine.begin(name, config, self.pool(pool_id, with_features=with_features))
+        _, events = RunEngine.begin(name, config, self.pool(pool_id, with_features=with_features), warm)
         with write(self.database) as connection:
             run_id = run_queries.insert_run(
                 connection,

@@ -67,6 +67,7 @@ def run_info(state: RunState) -> dict[str, Any]:
         "suspects": [{"prompt": state.pool.keys[s.row], **_suspect(s)} for s in suspects],
         "num_suspects": num_suspects,
         "controlled": state.controlled,
+        "started_from": state.started_from,
     }
 
 

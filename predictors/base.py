@@ -185,6 +185,15 @@ class Estimator(ABC):
         `resize`, after `load_state` and after a change. An estimator that reads none ignores them.
         """
 
+    def discount(self, kept: float) -> None:
+        """Let each row's own evidence count as this share of its rollouts, in [0, 1], as a run begins with what another
+        one learned; what is known of categories and of the pool stays. Raises ValueError for a share below 1 where an
+        estimator keeps no such count, as most published methods do not.
+        """
+        require_between("discount", kept, 0.0, 1.0)
+        if kept < 1.0:
+            raise ValueError(f"{type(self).__name__} keeps no count of evidence that could be discounted: give 1")
+
     @abstractmethod
     def state(self) -> State:
         """Copies of everything needed to go on bit for bit: plain numeric arrays."""

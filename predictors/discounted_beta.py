@@ -135,6 +135,11 @@ class DiscountedBeta(RowEstimator[DiscountedBetaConfig]):
         )
         return mean_N, variance_N, np.maximum(kept_N * (successes_N + failures_N), MIN_N_EFF)
 
+    def discount(self, kept: float) -> None:
+        require_between("discount", kept, 0.0, 1.0)
+        for column_N in self._columns.values():
+            column_N *= kept
+
     def state(self) -> State:
         return {**self._prior.state(), **super().state()}
 

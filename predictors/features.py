@@ -173,6 +173,9 @@ class Features(Estimator):
     def beliefs(self, rows: IntArray | None = None) -> Beliefs:
         return self._own.beliefs(rows)
 
+    def discount(self, kept: float) -> None:
+        self._own.discount(kept)
+
     def state(self) -> State:
         return {
             **self._own.state(),

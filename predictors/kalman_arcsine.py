@@ -166,6 +166,19 @@ class KalmanArcsine(RowEstimator[KalmanArcsineConfig]):
         n_eff_N = np.maximum((1.0 / variance_psi_N - 1.0 / psi_variance_C[category_N]) / 4.0, MIN_N_EFF)
         return mean_N, variance_N, n_eff_N
 
+    def discount(self, kept: float) -> None:
+        """Precision beyond the prior's, and its part in the mean."""
+        require_between("discount", kept, 0.0, 1.0)
+        tried = np.flatnonzero(self._last_N != NEVER)
+        mean_C, variance_C = self._prior_gaussian()
+        category_T = self._prior.category_N[tried]
+        mean_N, variance_N = self._columns["mean_psi_N"], self._columns["variance_psi_N"]
+        before_T, precision_T = 1.0 / variance_C[category_T], 1.0 / variance_N[tried]
+        rest_T = np.minimum(before_T, precision_T)  # all of it where evidence has aged to less than the prior
+        share_T = rest_T + kept * (precision_T - rest_T)
+        pull_T = rest_T * mean_C[category_T] + kept * (precision_T * mean_N[tried] - rest_T * mean_C[category_T])
+        mean_N[tried], variance_N[tried] = pull_T / share_T, 1.0 / share_T
+
     def state(self) -> State:
         return {**self._prior.state(), **self._rates.state(), **super().state()}
 

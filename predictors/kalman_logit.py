@@ -66,6 +66,14 @@ class KalmanLogit(RowEstimator[KalmanLogitConfig]):
         mean_N[rows_B] = np.clip(np.log(odds_B), -MAX_LOGIT, MAX_LOGIT)
         variance_N[rows_B] = (1.0 - gain_B) * variance_B
 
+    def discount(self, kept: float) -> None:
+        """Precision beyond the start's, and its part in the mean, which starts at 0."""
+        require_between("discount", kept, 0.0, 1.0)
+        mean_N, variance_N = self._columns["mean_logit_N"], self._columns["variance_logit_N"]
+        own_N = kept * (1.0 / variance_N - 1.0 / START_VARIANCE)
+        mean_N *= kept / variance_N / (own_N + 1.0 / START_VARIANCE)
+        variance_N[:] = 1.0 / (own_N + 1.0 / START_VARIANCE)
+
     def _reader(self) -> Reader:
         return self._read
 

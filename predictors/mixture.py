@@ -261,6 +261,14 @@ class Mixture(Estimator):
             newest=self._newest_levels(),
         )
 
+    def discount(self, kept: float) -> None:
+        """Alpha and beta beyond the category's are rollouts; the experts' weights stay."""
+        require_between("discount", kept, 0.0, 1.0)
+        share = np.float32(kept)
+        self._own_NE *= share
+        self._columns.alpha_N[:] *= share
+        self._columns.beta_N[:] *= share
+
     def state(self) -> State:
         columns = self._columns
         return {

@@ -207,6 +207,13 @@ class RewardTies:
         every_B = np.ones(told.size, np.bool_)
         self._shift.observe(plain_B[told], ~groups.is_alike_B[told], every_B, category_B[told])
 
+    def discount(self, kept: float, category_N: npt.NDArray[np.int32]) -> None:
+        """Own evidence of every row counts as this share; the chance to be constant goes towards its category's."""
+        rows, prior_N = self._rows, self._prior().constant[category_N]
+        rows["constant_N"][:] = prior_N + kept * (rows["constant_N"] - prior_N)
+        for name in ("tied_N", "apart_N"):
+            rows[name] *= np.float32(kept)
+
     def state(self) -> State:
         """Copies: columns by row, sums by category, numbers."""
         return {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from predictors.base import NEVER, FloatArray, IntArray, State, check_categories, check_rows
+from predictors.base import NEVER, FloatArray, IntArray, State, check_categories, check_rows, require_between
 from predictors.learned_rate import FACTORS, LearnedRate
 from predictors.reward_groups import RewardGroups
 from predictors.reward_ties import RewardTies
@@ -82,7 +82,7 @@ class RewardBeliefs:
     informative_N: FloatArray  # P(a group's rewards are not all alike), for the size asked for
     variance_N: FloatArray  # expected variance among siblings: informative times that of groups that differ
     deviation_N: FloatArray  # expected standard deviation among siblings of a group that differs
-    n_eff_N: FloatArray  # own rollouts that the mean is worth, after ageing; 0 = never rewarded
+    n_eff_N: FloatArray  # own rollouts it is worth, after ageing, were they to differ; 0 = never rewarded
     lag_N: IntArray  # versions since the newest own reward, NEVER without any
 
     def take(self, index: IntArray) -> "RewardBeliefs":
@@ -276,27 +276,28 @@ class Rewards:
         log_mean_N = self._log_means()[category_N]
         log_N = log_mean_N + (self._rows["log_spread_N"][at] - log_mean_N) * weight_N / precision_N
         differing_N = np.exp(np.clip(log_N + 0.5 / precision_N, *LOG_RANGE))
-        mean_N, variance_N, own_N = self._mean(at, lag_N, usual_N * differing_N, self._wander.value)
+        wander = self._wander.value
+        mean_N, variance_N = self._mean(at, lag_N, usual_N * differing_N, wander)
         return RewardBeliefs(
             mean_N=mean_N,
             mean_variance_N=variance_N,
             informative_N=informative_N,
             variance_N=informative_N * differing_N,
             deviation_N=np.exp(np.clip(0.5 * log_N + 0.125 / precision_N, *LOG_RANGE)),
-            n_eff_N=own_N,
+            n_eff_N=self._faded(count_N, self._noise(differing_N), lag_N, wander),
             lag_N=np.where(tried_N, lag_N, NEVER).astype(np.int64),
         )
 
     def _mean(
         self, at: IntArray, lag_N: FloatArray, siblings_N: FloatArray, wander: float
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Expected reward of these rows, its variance, and the own rollouts it is worth; siblings_N: their variance."""
+    ) -> tuple[FloatArray, FloatArray]:
+        """Expected reward of these rows, and its variance; siblings_N: that among siblings."""
         noise_N = self._noise(siblings_N)
         own_N = self._faded(self._rows["count_N"][at], noise_N, lag_N, wander)
         share_N = own_N / (own_N + noise_N / self._between)
         category_mean_N = self._means()[self._category_N[at]]
         mean_N = self._scalars["track"] + category_mean_N + share_N * (self._rows["mean_N"][at] - category_mean_N)
-        return mean_N, self._between * (1.0 - share_N), own_N
+        return mean_N, self._between * (1.0 - share_N)
 
     def _noise(self, siblings_N: FloatArray) -> FloatArray:
         """Variance of one reward about its row's mean: never quite none, or a row would be known for ever."""
@@ -317,11 +318,18 @@ class Rewards:
         noise_B = self._noise(siblings_B) / groups.size_B[told]
         for factor in FACTORS:
             wander = self._wander.value * factor
-            mean_B, variance_B, _ = self._mean(groups.rows_B[told], lag_B[told], siblings_B, wander)
+            mean_B, variance_B = self._mean(groups.rows_B[told], lag_B[told], siblings_B, wander)
             total_B = variance_B + noise_B
             miss_B = np.minimum((groups.mean_B[told] - mean_B) ** 2 / total_B, MAX_SURPRISE**2)
             losses.append(0.5 * (miss_B + np.log(total_B)))
         self._wander.learn(*losses)
+
+    def discount(self, kept: float) -> None:
+        """Let each row's own rewards count as this share of their rollouts, as `Estimator.discount`."""
+        require_between("discount", kept, 0.0, 1.0)
+        for name in ("count_N", "spread_weight_N"):
+            self._rows[name] *= np.float32(kept)
+        self._ties.discount(kept, self._category_N[: self._rows["count_N"].size])
 
     def state(self) -> State:
         """Copies of everything needed to go on bit for bit: plain numeric arrays."""

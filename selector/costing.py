@@ -36,19 +36,19 @@ def rollout_costs(state: RunState, ordinals: np.ndarray) -> RolloutCosts:
         tokens_R=tokens_R,
         seconds_R=book.rollouts["seconds"][slot_R],
         truncated_R=book.rollouts["status"][slot_R] == RolloutStatus.TRUNCATED,
-        version_R=book.rollouts["version"][slot_R],
+        version_R=state.clock(book.rollouts["version"][slot_R]),
     )
 
 
 def expected_tokens(state: RunState, rows: np.ndarray) -> np.ndarray | None:
     """Of one rollout of each of these rows, under the policy as it is now; None while nothing is known."""
-    return state.costs.mean("tokens", state.belief_version, rows)
+    return state.costs.mean("tokens", state.clock(state.belief_version), rows)
 
 
 def expected_costs(state: RunState, rows: np.ndarray | None = None) -> dict[str, np.ndarray]:
     """Tokens and seconds of one rollout, for these rows or all; NaN while nothing is known."""
     size = state.num_rows if rows is None else len(rows)
-    found = {quantity: state.costs.mean(quantity, state.belief_version, rows) for quantity in QUANTITIES}
+    found = {quantity: state.costs.mean(quantity, state.clock(state.belief_version), rows) for quantity in QUANTITIES}
     return {name: np.full(size, np.nan) if values is None else values for name, values in found.items()}
 
 
@@ -60,7 +60,7 @@ def group_cost(state: RunState, per: Per | None, group_size: int) -> np.ndarray 
     """
     match per:
         case "token":
-            return state.costs.mean("tokens", state.belief_version)
+            return state.costs.mean("tokens", state.clock(state.belief_version))
         case "second":
-            return state.costs.maximum("seconds", state.belief_version, group_size)
+            return state.costs.maximum("seconds", state.clock(state.belief_version), group_size)
     return None

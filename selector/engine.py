@@ -26,6 +26,7 @@ from selector.events import (
     RunCompleted,
     StepRecorded,
     TicketsExpired,
+    WarmStarted,
 )
 from selector.facts import feature_column
 from selector.fold import fold
@@ -81,15 +82,18 @@ class RunEngine:
         self.state.see_pool(self.state.pool)
 
     @classmethod
-    def begin(cls, run: str, config: RunConfig, pool: PoolState) -> tuple[Self, list[Event]]:
-        """A new run and the first events of its log, applied already. Raises UnknownConfig for a feature that the pool
-        lacks.
+    def begin(
+        cls, run: str, config: RunConfig, pool: PoolState, warm: WarmStarted | None = None
+    ) -> tuple[Self, list[Event]]:
+        """A new run and the first events of its log, applied already. warm: what it begins with, if not with nothing.
+        Raises UnknownConfig for a feature that the pool lacks.
         """
         feature_column(pool, config.policy.feature)
         engine = cls(run, config, config.config_hash())
         events: list[Event] = [
             RunBegun(run=run, config=config.to_dict(), config_hash=config.config_hash()),
             PoolRevised(revision=pool.revision, pool=pool),
+            *([] if warm is None else [warm]),
         ]
         for event in events:
             engine.apply(event)

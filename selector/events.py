@@ -58,6 +58,19 @@ class PoolRevised(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WarmStarted(Event):
+    """The run begins with what another one on its pool had learned. That is here in full: that run may go on, or go."""
+
+    kind: ClassVar[str] = "warm_started"
+    run: str
+    step: int | None  # of the checkpoint, None for where the run stood
+    position: int  # in that run's log
+    policy_version: int  # as its beliefs counted versions: the first version that this run names counts as that one
+    discount: float  # share of own evidence that was kept
+    learned: str  # `warm_start.unpacked` gives the arrays
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchDrawn(Event):
     """One draw with everything that cannot be reconstructed honestly later. K tickets, N rows in the frame."""
 
@@ -250,6 +263,7 @@ EVENTS: dict[str, type[Event]] = {
         TicketsExpired,
         StepRecorded,
         SignalsReceived,
+        WarmStarted,
         CheckpointMade,
         Restored,
         RunCompleted,

@@ -30,6 +30,7 @@ from selector.events import (
     SignalsReceived,
     StepRecorded,
     TicketsExpired,
+    WarmStarted,
 )
 from selector.graded import learn_ties
 from selector.ledger import whole_microseconds
@@ -52,6 +53,7 @@ from selector.types import (
     VoidReason,
 )
 from selector.verdict import COUNTED
+from selector.warm_start import unpacked
 
 DRY_DRAWS_ALARM = 20  # train draws without a usable group before the run says so
 QUARANTINE_GROUPS = 3  # groups of a prompt in a row without any score before a run with a lifecycle takes it out
@@ -89,6 +91,9 @@ def fold(state: RunState, event: Event) -> None:
             _step(state, event)
         case SignalsReceived():
             state.see_signals(event)
+        case WarmStarted():
+            told = {"run": event.run, "step": event.step, "position": event.position, "discount": event.discount}
+            state.begin_with(unpacked(event), event.policy_version, told)
         case CheckpointMade():
             state.checkpoints.append(Checkpoint(event.step, event.branch, state.seq))
         case Restored():
@@ -166,7 +171,7 @@ def _observe(state: RunState, ordinals: np.ndarray) -> None:
             rows_B=table["row"][ticket_B],
             passes_B=passes_B,
             scored_B=scored_B,
-            version_B=table["reported_version"][ticket_B],
+            version_B=state.clock(table["reported_version"][ticket_B]),
         )
     )
     progress.rate(state.rows, rows, table["passes"][ordinals] / table["scored"][ordinals])
@@ -191,7 +196,7 @@ def _hear_silence(state: RunState, ordinals: np.ndarray) -> None:
             rows_B=table["row"][ordinals],
             passes_B=np.zeros(len(ordinals)),
             scored_B=table["group_size"][ordinals].astype(np.int64),
-            version_B=table["issued_version"][ordinals],
+            version_B=state.clock(table["issued_version"][ordinals]),
         )
         state.estimator.observe_silence(silent, loss_share(state))
 

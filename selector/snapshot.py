@@ -134,6 +134,7 @@ def snapshot(state: RunState, *, made_by: str = "", chunks: dict[str, memoryview
         "checkpoints": [[c.step, c.branch, c.seq] for c in state.checkpoints],
         "restores": state.restores,
         "alarms": state.alarms,
+        "started_from": state.started_from,
         "refused": [asdict(refused) for refusals in state.refused.values() for refused in refusals],
     }
     return pack(arrays, document, chunks)
@@ -162,6 +163,7 @@ def _state_of(arrays: dict[str, np.ndarray], document: dict[str, Any], pool: Poo
     state.revisit_position_N = arrays["revisit_position_N"]
     state.quarantined_N = arrays.get("quarantined_N", np.zeros(0, bool))  # none as an older version has it
     state.see_pool(pool)
+    state.started_from = document.get("started_from")  # none as an older version has it
     prefix = "rewindable."
     state.rewind({name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)})
     state.book.load_state(arrays)

@@ -5,12 +5,12 @@ Two parts: what a restore takes back (beliefs, credits, lifecycle, counters: `re
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
-from predictors.base import Beliefs, Column, Estimator, State
+from predictors.base import NEVER, Beliefs, Column, Estimator, State
 from predictors.costs import Costs
 from predictors.registry import build_estimator
 from predictors.rewards import Rewards
@@ -25,6 +25,8 @@ from selector.revisits import assign_positions, rows_by_position
 from selector.signals import Signals
 from selector.tickets import TicketBook, TicketName
 from selector.types import PURPOSES, Lifecycle, Source
+
+Version = TypeVar("Version", int, np.ndarray)
 
 ROW_COLUMNS: dict[str, type[np.generic]] = {
     "credit_N": np.int32,  # draws in a row for which the prompt was blocked just before
@@ -48,6 +50,7 @@ ROW_COLUMNS: dict[str, type[np.generic]] = {
 # Kept by a restore that keeps beliefs.
 WITH_BELIEFS = ("lifecycle_N", "failed_N", "reviews_N", "mastered_draw_N", "rated_N", "fast_N", "slow_N")
 CONTROLLED = "controlled."  # prefix of the controller's numbers in what a restore takes back
+CLOCK = "clock"  # what a restore takes back of a run that began with another one's beliefs
 COUNTERS = ("policy_version", "belief_version", "step", "train_draws", "revisit_draws", "dry_draws", "last_change")
 
 
@@ -88,6 +91,9 @@ class RunState:
     branch: int = 0
     policy_version: int = 0
     belief_version: int = 0  # that the beliefs stand at; ahead of policy_version after a restore that kept them
+    clock_shift: int = 0  # versions by which the beliefs are ahead of the run, as they began in another one
+    clock_open: bool = False  # whether the first version that the run names is still to come, and to set that
+    started_from: dict[str, Any] | None = None  # run, step, position, discount of the beliefs that it began with
     step: int = -1  # -1: no step recorded
     train_draws: int = 0  # surviving draws of purpose train
     revisit_draws: int = 0  # 0: not set yet
@@ -176,14 +182,27 @@ class RunState:
 
     def see_version(self, policy_version: int) -> None:
         """A draw or step named this version of the policy; versions never go back but by a restore."""
+        if self.clock_open:
+            self.clock_shift, self.clock_open = self.clock_shift - policy_version, False
+            self._attach()
         self.policy_version = max(self.policy_version, policy_version)
         if self.policy_version > self.belief_version:
             self.belief_version = self.policy_version
-            self.estimator.advance(self.policy_version)
+            self.estimator.advance(self.clock(self.policy_version))
 
-    def clock(self, version: Any) -> Any:
-        """A policy version of the run, or an array of them, as the beliefs count versions."""
-        return version
+    def clock(self, version: Version) -> Version:
+        """A policy version of the run, or an array of them, as the beliefs count versions: never below 0."""
+        if not self.clock_shift:
+            return version
+        if isinstance(version, np.ndarray):
+            return np.asarray(np.maximum(version + self.clock_shift, 0))
+        return max(version + self.clock_shift, 0)
+
+    def begin_with(self, learned: Mapping[str, np.ndarray], policy_version: int, told: dict[str, Any]) -> None:
+        """Beliefs of another run on the pool, which stand at this version. told: where they are from."""
+        self._load_beliefs(learned, int(learned["num_rows"]))
+        self.clock_shift, self.clock_open, self.started_from = policy_version, True, told
+        self._attach()
 
     def see_signals(self, event: SignalsReceived) -> None:
         """The trainer pushed numbers; beliefs read them from here on."""
@@ -194,7 +213,15 @@ class RunState:
     def _attach(self) -> None:
         """Features of the pool and signals; of one name the signal counts."""
         features = {name: Column(value_N=value_N) for name, value_N in self.pool.features.items()}
-        self.estimator.attach({**features, **self.signals.columns} if self.estimator.reads_columns else {})
+        signals = {name: self._on_clock(column) for name, column in self.signals.columns.items()}
+        self.estimator.attach({**features, **signals} if self.estimator.reads_columns else {})
+
+    def _on_clock(self, column: Column) -> Column:
+        """A signal with its versions as the beliefs count them."""
+        version_N = column.version_N
+        if not self.clock_shift or version_N is None:
+            return column
+        return replace(column, version_N=np.where(version_N == NEVER, NEVER, self.clock(version_N)))
 
     def batch_of(self, ticket: int) -> DrawnBatch:
         return self.batches[int(self.book.tickets["batch"][ticket])]
@@ -229,6 +256,7 @@ class RunState:
             **{f"ties.{name}": array for name, array in self.ties.state().items()},
             **{f"rewards.{name}": array for name, array in self._known_rewards().items()},
             "heard": self.heard.copy(),
+            **({CLOCK: np.array([self.clock_shift, self.clock_open], np.int64)} if self.started_from else {}),
         }
 
     def _known_rewards(self) -> State:
@@ -255,29 +283,35 @@ class RunState:
         # Draws that count anew: what was mastered in those that are lost was so before the next one.
         np.minimum(self.rows["mastered_draw_N"], self.train_draws + 1, out=self.rows["mastered_draw_N"])
         if beliefs:
-            category_N = self.pool.category_N + 1
-            estimator = make_estimator(self.config)
-            estimator.resize(category_N[:size])
-            prefix = "estimator."
-            estimator.load_state({k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)})
-            estimator.resize(category_N)
-            self.estimator = estimator
-            self.costs = Costs()
-            if known := {k.removeprefix("costs."): v for k, v in saved.items() if k.startswith("costs.")}:
-                self.costs.load_state(known)
-            self.costs.resize(category_N)
-            self.ties = Ties()
-            if learned := {k.removeprefix("ties."): v for k, v in saved.items() if k.startswith("ties.")}:
-                self.ties.load_state(learned)
-            self.ties.resize(len(self.pool.categories) + 1)
-            self.rewards = Rewards()
-            if rewarded := {k.removeprefix("rewards."): v for k, v in saved.items() if k.startswith("rewards.")}:
-                self.rewards.load_state(rewarded)
-            self.rewards.resize(category_N)
+            self._load_beliefs(saved, size)
+            self.clock_shift, open_ = saved.get(CLOCK, np.zeros(2, np.int64)).tolist()
+            self.clock_open = bool(open_)
             self.heard = np.array(saved.get("heard", np.zeros(2)))
             self.signals = Signals.from_state(saved)
             self.signals.grow(self.num_rows)
             self._attach()
+
+    def _load_beliefs(self, saved: Mapping[str, np.ndarray], size: int) -> None:
+        """Of the first rows, so many; columns that the version which saved them did not have begin anew."""
+        category_N = self.pool.category_N + 1
+        estimator = make_estimator(self.config)
+        estimator.resize(category_N[:size])
+        prefix = "estimator."
+        estimator.load_state({k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)})
+        estimator.resize(category_N)
+        self.estimator = estimator
+        self.costs = Costs()
+        if known := {k.removeprefix("costs."): v for k, v in saved.items() if k.startswith("costs.")}:
+            self.costs.load_state(known)
+        self.costs.resize(category_N)
+        self.ties = Ties()
+        if learned := {k.removeprefix("ties."): v for k, v in saved.items() if k.startswith("ties.")}:
+            self.ties.load_state(learned)
+        self.ties.resize(len(self.pool.categories) + 1)
+        self.rewards = Rewards()
+        if rewarded := {k.removeprefix("rewards."): v for k, v in saved.items() if k.startswith("rewards.")}:
+            self.rewards.load_state(rewarded)
+        self.rewards.resize(category_N)
 
 
 def make_estimator(config: RunConfig) -> Estimator:

@@ -212,3 +212,4 @@ class RunInfo(Answer):
     alarms: list[dict[str, object]]
     suspects: list[dict[str, object]]
     controlled: dict[str, float] = Field(default={})
+    started_from: dict[str, object] | None = None  # run, step, position and discount of what it began with

@@ -117,3 +117,13 @@ def test_figures_of_everything_ask_for_a_key_that_is_bound_to_nothing(anybody: H
     bound = anybody.holding(made_key(database_url, "read", pools=["p"]))
     refused(bound.send("GET", "/metrics"), 403, "missing_scope", "bound to pools or runs")
     assert anybody.holding(made_key(database_url, "read")).send("GET", "/metrics").status_code == 200
+
+
+def test_a_run_begins_with_another_ones_beliefs_only_for_a_key_that_may_read_them(
+    anybody: Http, database_url: str
+) -> None:
+    start = {"run": "r", "discount": 1}
+    blind = anybody.holding(made_key(database_url, "manage"))
+    refused(begun(blind, "warm", "p", start_from=start), 403, "missing_scope", "read")
+    assert begun(blind, "cold", "p").status_code == 201
+    assert begun(anybody.holding(made_key(database_url)), "warm", "p", start_from=start).status_code == 201

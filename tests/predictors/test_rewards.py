@@ -88,7 +88,7 @@ def visit(
 
 
 def _joined(parts: Sequence[T]) -> T:
-    names = [field.name for field in fields(parts[0])]  # type: ignore[arg-type]
+    names = [field.name for field in fields(parts[0])]
     return type(parts[0])(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
