@@ -23,6 +23,9 @@ AGELESS = ("category", "last_mean", "streak")
 BY_ARRIVAL = ("category", "hmm", "last_mean", "streak")
 """A late group counts as any other."""
 
+UNCOUNTED = ("beta_with_reference", "category", "hmm", "last_mean", "streak")
+"""Own evidence is no number of rollouts that could be discounted."""
+
 COARSE = ("category", "hmm", "last_mean", "streak")
 """Too little is kept of a prompt for its own pass rate to be found."""
 
@@ -419,3 +422,28 @@ def test_an_empty_pool_and_an_empty_call_are_fine(name: str) -> None:
     made.resize(np.zeros(2, dtype=np.int32))
     made.observe(groups([], []))
     assert (made.beliefs().lag_N == NEVER).all()
+
+
+@every_estimator
+def test_a_discount_takes_away_own_evidence_alone_or_is_refused_and_changes_nothing(name: str) -> None:
+    made = with_history(name)
+    before, state = made.beliefs(), made.state()
+    for bad in (-0.1, 1.1):
+        with pytest.raises(ValueError, match="discount"):
+            made.discount(bad)
+    made.discount(1.0)
+    np.testing.assert_allclose(made.beliefs().mean_N, before.mean_N, rtol=1e-6)
+    if name in UNCOUNTED:
+        with pytest.raises(ValueError, match="give 1"):
+            made.discount(0.5)
+        for key, array in state.items():
+            np.testing.assert_array_equal(made.state()[key], array, err_msg=key)
+        return
+    made.discount(0.5)
+    after = made.beliefs()
+    np.testing.assert_array_equal(after.mean_N[20:], before.mean_N[20:])  # never tried
+    np.testing.assert_array_equal(after.lag_N, before.lag_N)
+    tried = before.lag_N != NEVER
+    assert (after.n_eff_N[tried] < before.n_eff_N[tried]).all()
+    assert np.ptp(after.mean_N[tried]) < np.ptp(before.mean_N[tried])
+    with_history(name).load_state(made.state())

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from predictors.base import NEVER
 from predictors.reward_groups import RewardGroups, reward_groups
+from predictors.reward_ties import _Ties
 from predictors.rewards import ROW_COLUMNS, RewardBeliefs, Rewards, _chi_square_logs
 
 T = TypeVar("T", RewardBeliefs, RewardGroups)
@@ -169,6 +170,35 @@ def test_the_log_of_a_variance_has_the_bias_and_noise_that_simulation_shows() ->
         logs = np.log(rng.chisquare(freedom, 200_000) / freedom)
         assert logs.mean() == pytest.approx(bias[freedom], abs=4.0 * np.sqrt(noise[freedom] / 200_000))
         assert logs.var() == pytest.approx(noise[freedom], rel=0.03)
+
+
+def test_chances_of_ties_are_those_worked_out_by_hand() -> None:
+    """A quarter constant, else Beta(2, 1): E[q^2] = 2/3 * 3/4, so two ties of two have 1/4 + 3/4 * 1/2."""
+    ties = _Ties(constant=np.array([0.25]), alpha=np.array([2.0]), beta=np.array([1.0]))
+
+    assert ties.differs(3) == pytest.approx([0.375])
+    assert ties.differs(1) == pytest.approx([0.0])
+    assert ties.chance(np.array([2.0]), np.array([2.0])) == pytest.approx([0.625])
+    assert ties.chance(np.array([1.0]), np.array([2.0])) == pytest.approx([0.75 * 2.0 * (2.0 / 3.0) * (1.0 / 4.0)])
+    assert ties.chance(np.array([0.0]), np.array([0.0])) == pytest.approx([1.0])
+
+
+def test_own_rewards_are_weighed_against_the_category_by_their_noise_by_hand() -> None:
+    """What is left to the belief is t s/n / (t + s/n), t the variance between rows and s that among siblings."""
+    prompts = Prompts.drawn(np.random.default_rng(0), 500, constant=0.0)
+    prompts.sd_N[:] = 2.0
+    rewards = Rewards()
+    rewards.resize(np.zeros(501, np.int32))
+    rng = np.random.default_rng(1)
+    rewards.observe(grouped(np.arange(500), 0, prompts.rewards(rng, np.arange(500))))
+    found = rewards.beliefs(0, GROUP)
+    between, within = found.mean_variance_N[500], found.variance_N[0]
+
+    assert between == pytest.approx(4.0, rel=0.2)
+    assert within == pytest.approx(4.0, rel=0.3)
+    assert found.mean_variance_N[0] == pytest.approx(between * (within / 8) / (between + within / 8), rel=1e-3)
+    truth = np.mean((found.mean_N[:500] - prompts.mean_N) ** 2)
+    assert truth == pytest.approx(found.mean_variance_N[:500].mean(), rel=0.25)
 
 
 def test_static_prompts_are_told_apart_and_predictions_are_calibrated() -> None:
