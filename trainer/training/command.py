@@ -17,7 +17,7 @@ from trainer.client import Client
 from trainer.errors import InvalidRequest, MissingExtra
 from trainer.finished.keeping import CLAIMS
 from trainer.rollout.ahead import Ahead
-from trainer.training.checkpoints import Checkpoints
+from trainer.training.checkpoints import WHILE_AWAY, Checkpoints
 from trainer.training.config import PoolSettings, TrainConfig
 from trainer.training.evaluate import PassRate
 from trainer.training.metrics import Line
@@ -198,13 +198,32 @@ def show(result: "Result", output: Path, console: Console) -> None:
             before = first.overall if name == "all" else first.strata.get(name)
             table.add_row(name, str(rate.num_prompts), in_words(before), in_words(rate))
         console.print(table)
-    at = result.progress
-    console.print(
-        f"{at.step} steps, {at.rollouts:,} rollouts, {at.tokens:,} generated tokens; stopped: {result.stopped}.\n"
-        f"model    {Checkpoints(output).latest()}\nfigures  {output / 'metrics.jsonl'}",
-        markup=False,
-        soft_wrap=True,
-    )
+    at, saved = result.progress, Checkpoints(output)
+    lines = [f"{at.step} steps, {at.rollouts:,} rollouts, {at.tokens:,} generated tokens; stopped: {result.stopped}."]
+    lines += _while_away(result, output)
+    kept = saved.progress()
+    if kept is not None and kept.step < at.step:
+        lines.append(
+            f"The service was away to the end. This run goes on from step {kept.step}; the weights of now are in "
+            f"{output / WHILE_AWAY}."
+        )
+    lines += [f"model    {saved.latest()}", f"figures  {output / 'metrics.jsonl'}"]
+    console.print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+def _while_away(result: "Result", output: Path) -> list[str]:
+    """What absences of the service have left behind, in words."""
+    lines, left = [], result.away
+    if result.progress.away:
+        lines.append(
+            f"{result.progress.away} of the steps were on prompts drawn uniformly here, as the service was away: no "
+            f"audit and no cost of the run knows of them; their groups are in {output / 'away.jsonl'}."
+        )
+    if left.late:
+        lines.append(f"{left.late} groups were reported late, when the service was back.")
+    if left.unreported:
+        lines.append(f"{len(left.unreported)} groups were never reported: {', '.join(left.unreported)}.")
+    return lines
 
 
 def in_words(rate: PassRate | None) -> str:

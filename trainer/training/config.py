@@ -185,6 +185,15 @@ class AsynchronySettings(Settings):
         return self
 
 
+class AwaySettings(Settings):
+    """What becomes of training while the service does not answer; `trainer.training.lasting` does it."""
+
+    patience_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 60.0  # how long a call is tried again
+    # And then: `stop` ends the run with an error. `uniform` draws uniformly from a copy of the prompts, which no run
+    # and no audit ever hears of, until the service is back.
+    then: Literal["stop", "uniform"] = "stop"
+
+
 class StopSettings(Settings):
     """When to stop: at whichever comes first."""
 
@@ -213,8 +222,15 @@ class TrainConfig(Settings):
     evaluation: EvaluationSettings = EvaluationSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     asynchrony: AsynchronySettings = AsynchronySettings()
+    when_away: AwaySettings = AwaySettings()
     log_to: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = ()  # beside metrics.jsonl; each must be installed
     stop: StopSettings
+
+    @field_validator("when_away", mode="before")
+    @classmethod
+    def _away_by_name(cls, value: object) -> object:
+        """`when_away = "uniform"` is short for `when_away = {then = "uniform"}`."""
+        return {"then": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _engine_can_follow(self) -> Self:
