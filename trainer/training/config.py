@@ -234,14 +234,12 @@ class TrainConfig(Settings):
 
     @model_validator(mode="after")
     def _engine_can_follow(self) -> Self:
-        """vLLM holds whole weights in float32, and takes them after each step: no adapters, and nothing ahead of it."""
+        """vLLM holds whole weights and takes them as they are: no adapters, and a device of its own choice."""
         if self.model.engine == "vllm":
             plain = ModelSettings()
-            for name in ("lora", "precision", "device"):
+            for name in ("lora", "device"):
                 if getattr(self.model, name) != getattr(plain, name):
                     raise ValueError(f"model.{name} needs model.engine 'torch': leave it out")
-            if self.asynchrony.depth:
-                raise ValueError("asynchrony.depth needs model.engine 'torch': leave it at 0")
         return self
 
     @classmethod
