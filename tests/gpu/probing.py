@@ -1,8 +1,8 @@
 """Rollouts a second of the prober and of the bare engine under it, on the same prompts, sampled by vLLM.
 
-`tests/gpu/run.sh` runs it on an accelerator; it runs on a CPU as well, with a model that is small enough. The prober
-draws tickets, reports in waves and hears which to go on with; the bare engine makes rollouts of the same prompts with
-none of that.
+`tests/gpu/run.sh` runs it on an accelerator; without a model it takes the small learner that is shipped and its
+puzzles, which a CPU can do. The prober draws tickets, reports in waves and hears which to go on with; the bare engine
+makes rollouts of the same prompts with none of that.
 """
 
 import argparse
@@ -14,8 +14,11 @@ import midband
 from api.schemas import Ticket
 from tests.gpu.train import pool
 from trainer.graders import GRADERS
+from trainer.learner.model import WEIGHTS
 from trainer.probing.prober import probe
 from trainer.rollout.base import RolloutEngine
+from trainer.training.command import fill_pool
+from trainer.training.config import PoolSettings
 
 GROUP_SIZE = 8
 TICKETS = 256  # of a batch
@@ -30,7 +33,7 @@ def bare(engine: RolloutEngine, tickets: list[Ticket], spans: list[range]) -> tu
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", type=Path, help="folder in transformers' format, with a chat template")
+    parser.add_argument("model", type=Path, nargs="?", help="folder in transformers' format, with a chat template")
     parser.add_argument("--tickets", type=int, default=TICKETS, help="of a batch")
     parser.add_argument("--tokens", type=int, default=200_000, help="for the prober to spend")
     parser.add_argument("--memory-share", type=float, default=0.5)
@@ -38,15 +41,18 @@ def main() -> None:
     from trainer.rollout.vllm import VllmEngine
 
     engine = VllmEngine(
-        arguments.model, GRADERS["numeric"], max_new_tokens=32, precision="float32", memory_share=arguments.memory_share
+        arguments.model or WEIGHTS,
+        GRADERS["numeric" if arguments.model else "exact"],
+        max_new_tokens=32 if arguments.model else 16,
+        precision="float32",
+        memory_share=arguments.memory_share,
     )
     with tempfile.TemporaryDirectory(prefix="midband-gpu-") as name, midband.in_process() as client:
         file = Path(name) / "pool.jsonl"
-        pool(file, num_heldout=1)
-        client.create_pool("sums")
-        client.put_prompts("sums", file)
-        client.create_run("bare", pool="sums", group_size=GROUP_SIZE)
-        client.create_run("probed", pool="sums", group_size=GROUP_SIZE)
+        pool(file)
+        fill_pool(client, PoolSettings(name="pool", **({"file": file} if arguments.model else {"learner": "mild"})))
+        client.create_run("bare", pool="pool", group_size=GROUP_SIZE)
+        client.create_run("probed", pool="pool", group_size=GROUP_SIZE)
         tickets = client.draw("bare", 0, arguments.tickets, 0, include=["content", "answer"]).tickets
         bare(engine, tickets[:8], [range(2)] * 8)  # warm
         whole, whole_s = bare(engine, tickets, [range(GROUP_SIZE)] * len(tickets))

@@ -5,7 +5,7 @@
 # update the log-probabilities of vLLM are compared with the trainer's, and a difference ends the run with an error.
 #
 #   tests/gpu/run.sh MODEL [STEPS]
-#   DEVICE=cpu PYTHON_ENV=.venv-engines tests/gpu/run.sh      # the same with a tiny model and few steps, on a CPU
+#   DEVICE=cpu tests/gpu/run.sh [STEPS]      # the same with the small learner that is shipped and few steps, on a CPU
 #
 # MODEL: a folder in transformers' format with a chat template, of 0.1 to 2 billion parameters, such as a copy of
 # SmolLM2-135M-Instruct. Training in float32 takes 16 bytes a parameter, 4 more for rollouts that run ahead, and vLLM 30 %
@@ -20,15 +20,12 @@ if [ "${DEVICE:-cuda}" = cpu ]; then
     env=${PYTHON_ENV:-.venv-engines}
     test -x "$env/bin/python" || { echo "no environment in $env: make test-engines, or PYTHON_ENV=..." >&2; exit 1; }
     export OMP_NUM_THREADS=1
-    folder=$(mktemp -d)
-    trap 'rm -rf "$folder"' EXIT
-    "$env/bin/python" -m tests.gpu.tiny_model "$folder/model"
-    model=$folder/model steps=${1:-6}
-    train=(--batch-size 8) probing=(--tickets 16 --tokens 3000)
+    model=() steps=${1:-6}
+    train=(--batch-size 16) probing=(--tickets 64 --tokens 5000)
 else
-    model=${1:?usage: tests/gpu/run.sh MODEL [STEPS]}
+    model=("${1:?usage: tests/gpu/run.sh MODEL [STEPS]}")
     steps=${2:-60}
-    test -f "$model/config.json" || { echo "$model holds no model in transformers' format" >&2; exit 1; }
+    test -f "$1/config.json" || { echo "$1 holds no model in transformers' format" >&2; exit 1; }
     test -e /dev/nvidiactl || { echo "no accelerator: /dev/nvidiactl is not there" >&2; exit 1; }
     env=${PYTHON_ENV:-.venv-gpu}
     if [ ! -x "$env/bin/python" ]; then
@@ -44,10 +41,10 @@ say() { echo; echo "== $*"; }
 say "tests of vLLM"
 "$env/bin/python" -m pytest -q tests/trainer/rollout/test_vllm.py
 say "training, one after the other"
-"$env/bin/python" -m tests.gpu.train "$model" --steps "$steps" "${train[@]}"
+"$env/bin/python" -m tests.gpu.train "${model[@]}" --steps "$steps" "${train[@]}"
 say "training, rollouts two batches ahead"
-"$env/bin/python" -m tests.gpu.train "$model" --steps "$steps" --depth 2 "${train[@]}"
+"$env/bin/python" -m tests.gpu.train "${model[@]}" --steps "$steps" --depth 2 "${train[@]}"
 say "training, products and vLLM in bfloat16"
-"$env/bin/python" -m tests.gpu.train "$model" --steps "$steps" --precision bfloat16 "${train[@]}"
+"$env/bin/python" -m tests.gpu.train "${model[@]}" --steps "$steps" --precision bfloat16 "${train[@]}"
 say "probing"
-"$env/bin/python" -m tests.gpu.probing "$model" "${probing[@]}"
+"$env/bin/python" -m tests.gpu.probing "${model[@]}" "${probing[@]}"
