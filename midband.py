@@ -439,6 +439,7 @@ def profile(
     max_new_tokens: MaxNewTokens = 256,
     temperature: Temperature = 1.0,
     seed: Annotated[int, typer.Option(min=0)] = 0,
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests to a server at a time.")] = 16,
     out_dir: OutDir = Path("midband-profile"),
     server: Annotated[str | None, typer.Option(help="URL of a service; by default one in this process.")] = None,
 ) -> None:
@@ -455,6 +456,7 @@ def profile(
         max_new_tokens=max_new_tokens,
         temperature=temperature,
         seed=seed,
+        concurrency=concurrency,
     )
     out_dir.mkdir(parents=True, exist_ok=True)
     try:

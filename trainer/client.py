@@ -6,6 +6,7 @@ a run is kept here: the service remembers, so any process may go on where anothe
 again. The calls themselves are in `trainer.calls`, by what they are about.
 """
 
+import copy
 from types import TracebackType
 from typing import Self
 
@@ -69,6 +70,12 @@ class Client(PoolCalls, RunCalls, ProgressCalls, ReadingCalls):
     def close(self) -> None:
         """Let go of the connection; an in-process service is shut down. Calling it again does nothing."""
         self._connection.close()
+
+    def waiting(self, patience_s: float) -> "Client":
+        """A client on the same connection with another patience; closing either closes both."""
+        twin = copy.copy(self)
+        twin._connection = self._connection.waiting(patience_s)
+        return twin
 
     def version(self) -> VersionInfo:
         return self._get(VersionInfo, "/version")

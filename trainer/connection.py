@@ -8,9 +8,11 @@ its address. Calls follow there, a bounded number of times, with the same key, a
 nobody answers.
 """
 
+import copy
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
@@ -73,6 +75,12 @@ class Connection:
 
     def close(self) -> None:
         self._http.close()
+
+    def waiting(self, patience_s: float) -> "Connection":
+        """This connection with another patience; what is known of owners is shared, and closing one closes both."""
+        twin = copy.copy(self)
+        twin._backoff = replace(self._backoff, patience_s=patience_s)
+        return twin
 
     def call(
         self,

@@ -9,19 +9,21 @@ from a checkpoint equals one that never stopped.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from api.schemas import Batch
+from api.schemas import Batch, GroupAnswer
 from trainer.client import Client
-from trainer.errors import InvalidRequest, MidbandError
+from trainer.errors import InvalidRequest, MidbandError, ServiceUnavailable
 from trainer.loss import yield_factor
 from trainer.policy import Policy, reward_of
 from trainer.rollout.ahead import Ahead, by_age
-from trainer.rollout.base import RolloutEngine
+from trainer.rollout.base import RolloutEngine, RolloutGroup
 from trainer.rollout.waves import RolledOut, hand_in, roll_out
 from trainer.training.checkpoints import Checkpoints, begin
 from trainer.training.config import StopSettings, TrainConfig
 from trainer.training.evaluate import Evaluation, StratumOf, evaluate, strata
+from trainer.training.lasting import Away, LastingClient
 from trainer.training.meters import Meters
 from trainer.training.metrics import Line, Metrics
 from trainer.training.progress import Laps, Progress, environment_of, step_costs, step_line
@@ -37,6 +39,7 @@ class Result:
     progress: Progress
     stopped: str  # `steps`, `tokens`, or the service's reason for having nothing to draw
     evaluations: Sequence[Evaluation]  # of the whole run, those from before it was resumed too
+    away: Away  # what absences of the service have left behind
 
 
 def train(
@@ -61,22 +64,40 @@ def train(
             f"asynchrony.depth is {config.asynchrony.depth}: give `ahead` where it is above 0 and only there"
         )
     saved, metrics = Checkpoints(config.output), Metrics(config.output / "metrics.jsonl")
-    at = saved.progress()
-    stopped = None if at is None else _reached(config.stop, at)
-    if at is None or stopped is None:
-        at = begin(config, client, policy, metrics)
-        engine.sync(policy_version=at.step)
-        stratum_of = stratum_of or strata(client, config.pool.name, config.evaluation.stratum)
-        training = Training(config, client, policy, engine, metrics, at, stratum_of, watch, ahead)
-        training.look_and_keep()
-        while (stopped := _reached(config.stop, training.at) or training.step()) is None:
+    with LastingClient(config, client) as lasting:
+        at = saved.progress()
+        stopped = None if at is None else _reached(config.stop, at)
+        if at is None or stopped is None:
+            at = begin(config, lasting, policy, metrics)
+            lasting.copy_prompts()
+            engine.sync(policy_version=at.step)
+            stratum_of = stratum_of or strata(client, config.pool.name, config.evaluation.stratum)
+            training = Training(config, lasting, policy, engine, metrics, at, stratum_of, watch, ahead)
             training.look_and_keep()
-        training.look_and_keep(last=True)
-        training.hand_in_what_is_left()
-        at = saved.progress() or training.at
-    client.complete(config.run.name)
+            while (stopped := _reached(config.stop, training.at) or training.step()) is None:
+                training.look_and_keep()
+            training.look_and_keep(last=True)
+            training.hand_in_what_is_left()
+            at = (None if training.overdue else saved.progress()) or training.at
+        away = lasting.finish(config.run.name)
     evaluations = [Evaluation.from_json(line) for line in metrics.lines("evaluation")]
-    return Result(run=config.run.name, progress=at, stopped=stopped, evaluations=evaluations)
+    return Result(run=config.run.name, progress=at, stopped=stopped, evaluations=evaluations, away=away)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepBatch:
+    """What a step has to learn from."""
+
+    groups: list[RolloutGroup]  # of all that was drawn, but for the stale ones
+    answers: list[GroupAnswer]  # what the service says of each
+    trained: list[RolloutGroup]  # those that the update is made of
+    stale: list[RolloutGroup]  # paid for, too old to be trained on
+    factor: float  # of the loss
+
+    @property
+    def judged(self) -> dict[str, bool]:
+        """Whether a ticket's group was informative, for those that the service could tell of."""
+        return {answer.ticket: answer.informative for answer in self.answers if answer.informative is not None}
 
 
 class Training:
@@ -85,7 +106,7 @@ class Training:
     def __init__(
         self,
         config: TrainConfig,
-        client: Client,
+        client: LastingClient,
         policy: Policy,
         engine: RolloutEngine,
         metrics: Metrics,
@@ -98,14 +119,48 @@ class Training:
         self.metrics, self.at, self.stratum_of, self.watch = metrics, at, stratum_of, watch
         self.run, self.ahead, self.meters = config.run.name, ahead, Meters()
         self.looked_at, self.kept_at = at.step or None, at.step  # at the very start there is a checkpoint and no look
+        self.overdue = False  # a checkpoint that the service was not there for
 
     def step(self) -> str | None:
         """One batch and one update; returns what the service says when it has nothing to draw."""
         index = self.at.step  # updates made, so also the version of the weights
         laps = Laps()
+
+        # Draw, roll out, report.
         drawn = self._draw(laps, self.config.batch.size) if self.ahead is None else self._take(self.ahead, laps)
         if isinstance(drawn, str):
             return drawn
+        batch = self._filled_up(drawn, laps)
+
+        # Update, and hand the new weights to the sampler. Where every group was too old the weights stay as they are.
+        figures = self.policy.update(batch.trained, step=index, factor=batch.factor) if batch.trained else {}
+        laps.end("update")
+        self.engine.sync(policy_version=index + 1)
+        laps.end("weight_sync")
+
+        # Tell the service what the step used and what it cost.
+        costs, held = step_costs(batch.groups + batch.stale, laps), self._held()
+        self.client.step(
+            self.run,
+            index,
+            policy_version=index + 1,
+            # Degenerate groups are trained on as well: their term of the mean is 0, and the mean counts them.
+            trained=[g.ticket.ticket for g in batch.trained if any(reward_of(r) is not None for r in g.rollouts)],
+            weights_applied=self._weights_applied(batch),
+            costs=costs | held | {"environment": environment_of(self.config)},
+        )
+
+        # Write it down.
+        self.at = self.at.after(batch.groups + batch.stale)
+        line = step_line(self.at, batch.groups + batch.stale, list(batch.judged.values())) | figures
+        if self.ahead is not None:
+            lags = [index - group.version for group in batch.groups if group.version is not None]
+            line |= {"lag": sum(lags) / max(len(lags), 1), "stale": len(batch.stale)}
+        self._record(line | {"seconds": costs, "measured": held})
+        return None
+
+    def _filled_up(self, drawn: RolledOut, laps: Laps) -> StepBatch:
+        """This batch, with what is drawn in addition where the run's policy fills it up with informative groups."""
         groups, answers, trained, factor, stale = drawn.groups, drawn.answers, drawn.kept, 1.0, drawn.stale
         while (standing := drawn.standing) is not None:
             kept = set(standing.kept)
@@ -114,41 +169,30 @@ class Training:
             if not isinstance(more, RolledOut):
                 break
             drawn, groups, answers = more, groups + more.groups, answers + more.answers
-        trained = trained or groups  # of which nothing can be learned then; the step is made all the same
-        judged = {a.ticket: a.informative for a in answers if a.informative is not None}
-        divides_by_informative = self.config.loss.inverse_yield == "kept"
-        if divides_by_informative:
-            counted = [judged[group.ticket.ticket] for group in trained if group.ticket.ticket in judged]
-            factor *= yield_factor(sum(counted), len(counted))
-        # Where every group was too old there is nothing to learn from, and the weights stay.
-        figures = self.policy.update(trained, step=index, factor=factor) if trained else {}
-        laps.end("update")
-        self.engine.sync(policy_version=index + 1)
-        laps.end("weight_sync")
-        costs = step_costs(groups + stale, laps)
-        engine = self.engine if self.ahead is None else self.ahead.engine
-        held = self.meters.costs() | ({"environment_s": in_them} if (in_them := engine.environment_s()) else {})
-        self.client.step(
-            self.run,
-            index,
-            policy_version=index + 1,
-            # Degenerate groups are trained on as well: their term of the mean is 0, and the mean counts them.
-            trained=[group.ticket.ticket for group in trained if any(reward_of(r) is not None for r in group.rollouts)],
-            # A sum that is divided by the informative groups, or that leaves rollouts out, is not the weighted mean
-            # that the run's claim speaks of.
-            weights_applied=not divides_by_informative
+        # Where none is kept, nothing can be learned from any of them; the step is made all the same.
+        batch = StepBatch(groups=groups, answers=answers, trained=trained or groups, stale=stale, factor=factor)
+        if self.config.loss.inverse_yield == "cancelled":
+            return batch
+        judged = batch.judged
+        counted = [judged[group.ticket.ticket] for group in batch.trained if group.ticket.ticket in judged]
+        return replace(batch, factor=factor * yield_factor(sum(counted), len(counted)))
+
+    def _weights_applied(self, batch: StepBatch) -> bool:
+        """Whether the update is the weighted mean that the run's claim speaks of. A sum that is divided by the
+        informative groups is not, nor one that leaves rollouts out or counts older ones less.
+        """
+        return (
+            self.config.loss.inverse_yield == "cancelled"
             and self.config.loss.keep.rule == "all"
             and self.config.asynchrony.rule == "drop"
-            and all(group.ticket.weight is not None for group in groups),
-            costs=costs | held | {"environment": environment_of(self.config)},
+            and all(group.ticket.weight is not None for group in batch.groups)
         )
-        self.at = self.at.after(groups + stale)
-        line = step_line(self.at, groups + stale, list(judged.values())) | figures
-        if self.ahead is not None:
-            lags = [index - group.version for group in groups if group.version is not None]
-            line |= {"lag": sum(lags) / max(len(lags), 1), "stale": len(stale)}
-        self._record(line | {"seconds": costs, "measured": held})
-        return None
+
+    def _held(self) -> dict[str, Any]:
+        """Energy, peaks of memory, and what environments took of the time, for the step's costs."""
+        engine = self.engine if self.ahead is None else self.ahead.engine
+        in_them = engine.environment_s()
+        return self.meters.costs() | ({"environment_s": in_them} if in_them else {})
 
     def _take(self, ahead: Ahead, laps: Laps) -> RolledOut | str:
         """This step's batch of those that run ahead, once more of them are begun; what is too old ends as stale."""
@@ -207,9 +251,21 @@ class Training:
             found = evaluate(self.client, self.run, self.engine, settings, at=self.at, stratum_of=self.stratum_of)
             if found is not None:
                 self._record(found.to_json())
-        if self.kept_at != step and (last or step % self.config.checkpoints.every == 0):
-            self.kept_at = step
-            Checkpoints(self.config.output).write(self.client, self.run, self.policy, self.at, self.metrics)
+        is_due = last or step % self.config.checkpoints.every == 0 or (self.overdue and not self.client.is_away)
+        if self.kept_at != step and is_due:
+            self._keep(Checkpoints(self.config.output))
+
+    def _keep(self, saved: Checkpoints) -> None:
+        """A checkpoint; while the service is away the weights alone, and the checkpoint once it is back."""
+        try:
+            saved.write(self.client, self.run, self.policy, self.at, self.metrics)
+        except ServiceUnavailable:
+            if self.config.when_away.then == "stop":
+                raise
+            self.overdue = True
+            saved.write_weights(self.policy)
+        else:
+            self.kept_at, self.overdue = self.at.step, False
 
     def _record(self, line: Line) -> None:
         self.metrics.append(line)

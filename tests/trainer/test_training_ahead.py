@@ -82,9 +82,23 @@ def test_a_run_that_was_cut_off_goes_on_and_accounts_for_every_ticket(tmp_path: 
     assert [line["lag"] for line in found] == [0, 1, 2, 0, 1, 2, 2, 2, 2]
     with service(tmp_path) as client:
         info, costs = client.run("tiny"), client.costs("tiny")
+        events = list(client.events("tiny"))
+        batches = [client.batch("tiny", index) for index in range(9)]
+        attempts = [{t.attempt for t in client.tickets("tiny", batch=k, purpose="train").items} for k in range(9)]
+        client.restore("tiny", 9)  # of a run that has ended, so that it can be drawn from
+        after = client.draw("tiny", 9, 8, 9)
     assert info.tickets.open == 0
     assert costs.tokens["train"] + costs.tokens["audit"] == result.progress.tokens
     assert costs.tokens["lost"] > 0
+    # Batches 3 and 4 were in flight at the checkpoint: the same tickets once more. Later ones are drawn anew.
+    assert [{2} if index in (3, 4) else {1} for index in range(9)] == attempts
+    assert [batch.branch for batch in batches] == [0] * 5 + [1] * 4
+    # Of the surviving steps each was made once, of its own batch: no gap, nothing twice.
+    last = {line["event"]["step"]: line["event"] for line in events if line["kind"] == "step_recorded"}
+    trained = [ticket for step in range(9) for ticket in last[step]["trained"]]
+    assert len(trained) == len(set(trained)) == 9 * 8
+    # No prompt waits for a report that never comes.
+    assert (after.blocked, after.eligible) == (0, after.frame)
 
 
 def test_a_finished_run_goes_on_when_its_end_is_moved(tmp_path: Path) -> None:

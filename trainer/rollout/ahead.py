@@ -6,6 +6,8 @@ updates made since, `depth` of them once the pipeline is full, and a run tells t
 takes whole batches in their order and waits for the slowest of each: nothing that is slow is overtaken, voided and paid
 for again, as where the first groups to finish make up a batch.
 
+An engine with weights of its own, such as vLLM's, follows the worker's model by `sync` before each batch.
+
 It knows no tensors. The calls of the service stay on the trainer's thread; only the engine is called on the other one.
 """
 
@@ -63,9 +65,7 @@ class Ahead:
                 f"run {batch.run!r} stops groups in waves, and rollouts that run ahead are whole groups: set "
                 "asynchrony.depth to 0, or choose a policy without `wave`"
             )
-        load = self._snapshot()
-        groups = self._worker.submit(self._roll_out, load, batch.tickets, version)
-        self._begun.append(Begun(batch=batch, version=version, groups=groups))
+        self._begun.append(Begun(batch=batch, version=version, groups=self._submit(batch.tickets, version)))
 
     def next(self) -> Begun:
         """The oldest batch, done. Raises what the engine raised."""
@@ -73,10 +73,28 @@ class Ahead:
         begun.groups.result()
         return begun
 
+    def generate(self, tickets: Sequence[Ticket], *, version: int) -> list[RolloutGroup]:
+        """Groups with the weights of now, behind what is under way; waits for them. For looks at the held-out split."""
+        return self._submit(tickets, version).result()
+
+    def _submit(self, tickets: Sequence[Ticket], version: int) -> "Future[list[RolloutGroup]]":
+        return self._worker.submit(self._roll_out, self._snapshot(), tickets, version)
+
     def _roll_out(self, load: Callable[[], None], tickets: Sequence[Ticket], version: int) -> list[RolloutGroup]:
         load()
+        self.engine.sync(policy_version=version)  # of an engine that has a copy of the worker's model
         groups = self.engine.generate(tickets, policy_version=version) if tickets else []
         return [group if group.version is not None else replace(group, version=version) for group in groups]
+
+
+class OnWorker(RolloutEngine):
+    """The worker's engine for a loop that waits for it: so that one sampler does for training and for evaluation."""
+
+    def __init__(self, ahead: Ahead) -> None:
+        self._ahead = ahead
+
+    def generate(self, tickets: Sequence[Ticket], *, policy_version: int) -> list[RolloutGroup]:
+        return self._ahead.generate(tickets, version=policy_version)
 
 
 def by_age(groups: Sequence[RolloutGroup], *, now: int, bound: int) -> tuple[list[RolloutGroup], list[RolloutGroup]]:

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -115,13 +116,13 @@ class OpenAIEngine(RolloutEngine):
                 raise InvalidRequest(
                     f"ticket {ticket.ticket} came without its prompt's text: draw with include=['content', 'answer']"
                 )
-        return list(self._threads.map(self._group, tickets, spans))
+        began_s = time.perf_counter()
+        groups = list(self._threads.map(self._group, tickets, spans))
+        return _with_seconds(groups, time.perf_counter() - began_s)
 
     def _group(self, ticket: Ticket, span: range) -> RolloutGroup:
-        began_s = time.perf_counter()
         choices, usage = self._ask(ticket, span)
-        took_s = time.perf_counter() - began_s
-        rollouts = [self._rollout(choice, ticket, took_s, usage) for choice in choices[: len(span)]]
+        rollouts = [self._rollout(choice, ticket, usage) for choice in choices[: len(span)]]
         rollouts += [Rollout(outcome=None, status="error")] * (len(span) - len(rollouts))
         return RolloutGroup(ticket=ticket, rollouts=tuple(rollouts), start=span.start)
 
@@ -173,7 +174,7 @@ class OpenAIEngine(RolloutEngine):
         digest = hashlib.blake2b(f"{self._seed}:{ticket.ticket}:{span.start}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "little") % (1 << SEED_BITS)
 
-    def _rollout(self, choice: dict[str, Any], ticket: Ticket, took_s: float, usage: int | None) -> Rollout:
+    def _rollout(self, choice: dict[str, Any], ticket: Ticket, usage: int | None) -> Rollout:
         text = choice.get("text")
         if text is None:
             text = (choice.get("message") or {}).get("content")
@@ -181,14 +182,13 @@ class OpenAIEngine(RolloutEngine):
         logprobs = _logprobs(choice.get("logprobs"))
         tokens = len(logprobs) if logprobs else usage
         if not isinstance(text, str) or reason is None:  # filtered, aborted, or no text at all
-            return Rollout(outcome=None, status="error", tokens=tokens, seconds=took_s)
+            return Rollout(outcome=None, status="error", tokens=tokens)
         grade = self._graded(ticket, text)
         status: Status = "unscored" if grade.outcome is None else "ok" if reason == "stop" else "truncated"
         return Rollout(
             outcome=grade.outcome,
             reward=grade.reward,
             tokens=tokens,
-            seconds=took_s,
             status=status,
             text=text,
             completion_ids=choice.get("token_ids") or (),
@@ -205,6 +205,23 @@ class OpenAIEngine(RolloutEngine):
             # A grader meets whatever a model writes; its message may quote that, so the kind alone is told.
             logger.warning("ticket %s: the grader raised %s", ticket.ticket, type(error).__name__)
             return Grade(outcome=None, problem=f"raised {type(error).__name__}")
+
+
+def _with_seconds(groups: Sequence[RolloutGroup], took_s: float) -> list[RolloutGroup]:
+    """The seconds of all requests together, shared among what they brought by its tokens, or evenly without these.
+
+    Requests overlap and each makes several samples: added up as they are, their times would be many times the clock's.
+    """
+    made = [rollout for group in groups for rollout in group.rollouts if rollout.text is not None]
+    num_tokens = sum(rollout.tokens or 0 for rollout in made)
+
+    def timed(rollout: Rollout) -> Rollout:
+        if rollout.text is None:
+            return rollout
+        share = (rollout.tokens or 0) / num_tokens if num_tokens else 1 / len(made)
+        return replace(rollout, seconds=took_s * share)
+
+    return [replace(group, rollouts=tuple(map(timed, group.rollouts))) for group in groups]
 
 
 def _logprobs(found: Any) -> list[float]:

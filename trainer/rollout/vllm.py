@@ -94,6 +94,8 @@ class VllmEngine(RolloutEngine):
                 max_model_len=-1,  # the model's own, or what the cache has room for
                 logprobs_mode="processed_logprobs",  # of the distribution that is sampled, temperature included
                 enforce_eager=not torch.cuda.is_available(),
+                # The CPU build fails on a prompt that it reads in pieces where samples have seeds (vLLM 0.32).
+                enable_chunked_prefill=None if torch.cuda.is_available() else False,
                 gpu_memory_utilization=memory_share,
                 seed=seed % 2**32,
             )

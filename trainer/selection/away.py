@@ -16,6 +16,7 @@ from trainer.bodies import Row
 from trainer.errors import InvalidRequest, ShortBatch
 
 REASON = "service_away"
+BRANCH = "away"  # stands in the ids of such tickets where a run's branch would; a trainer keys its samples by ids
 CLAIM = ClaimInfo(
     type="empirical", objective="uniform over the caller's copy", conditions=["not drawn by a run: nothing is reported"]
 )
@@ -52,6 +53,20 @@ def uniform_batch(
         frame=len(rows), eligible=len(rows), blocked=0,
         tickets=[_ticket(row, size / len(rows), group_size, contents) for row in drawn],
     )  # fmt: skip
+
+
+def named(batch: Batch) -> Batch:
+    """The batch with ids for its tickets, for a trainer that reports none of them: `drawn_here` knows these."""
+    tickets = [
+        ticket.model_copy(update={"ticket": f"{batch.run}:{BRANCH}:train:{batch.index}:{batch.refill}:{place}"})
+        for place, ticket in enumerate(batch.tickets)
+    ]
+    return batch.model_copy(update={"tickets": tickets})
+
+
+def drawn_here(ticket: str) -> bool:
+    """Whether this id is of a ticket that no run drew."""
+    return ticket.split(":")[1:2] == [BRANCH]
 
 
 def _ticket(row: Mapping[str, object], probability: float, group_size: int, contents: bool) -> Ticket:

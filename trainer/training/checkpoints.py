@@ -25,9 +25,11 @@ from trainer.training.progress import Progress
 
 KEPT = 2  # of the latest checkpoints: the one to go on from, and the one before it should a disk have failed it
 PARTIAL = ".partial"
+WHILE_AWAY = "weights-while-away"  # no checkpoint, as the service knows nothing of its place
 # What may differ between a run and its continuation: where things are, how long it goes on, how often it is saved.
 FREE_TO_CHANGE: Mapping[str, Any] = {
-    "output": True, "server": True, "stop": True, "checkpoints": True, "log_to": True, "pool": {"file"},
+    "output": True, "server": True, "stop": True, "checkpoints": True, "log_to": True, "when_away": True,
+    "pool": {"file"},
     "model": {"path", "device"},
 }  # fmt: skip
 
@@ -62,7 +64,10 @@ class Checkpoints:
         return None if latest is None else Progress(**_read(latest / "progress.json"))
 
     def write(self, client: Client, run: str, trained: Trained, at: Progress, metrics: Metrics) -> Path:
-        """Name this place on the service, then write the files. Nothing of this step may still be in flight."""
+        """Name this place on the service, then write the files. Nothing of this step may still be in flight.
+
+        Raises ServiceUnavailable before anything is written if the service does not answer.
+        """
         progress = replace(at, metrics_bytes=metrics.num_bytes)
         client.checkpoint(run, progress.step)
         target = self.folder / f"step-{progress.step:08d}"
@@ -75,6 +80,18 @@ class Checkpoints:
         partial.replace(target)
         for old in sorted(self._whole())[:-KEPT]:
             shutil.rmtree(old)
+        shutil.rmtree(self.output / WHILE_AWAY, ignore_errors=True)
+        return target
+
+    def write_weights(self, trained: Trained) -> Path:
+        """The weights alone, so that no crash loses them; a run goes on only from what the service has a name for."""
+        target = self.output / WHILE_AWAY
+        partial = target.with_suffix(PARTIAL)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        trained.save(partial)
+        shutil.rmtree(target, ignore_errors=True)
+        partial.replace(target)
         return target
 
     def _whole(self) -> list[Path]:
@@ -120,7 +137,9 @@ def begin(config: TrainConfig, client: Client, trained: Trained, metrics: Metric
             f"{latest} is a checkpoint of step {progress.step}, and the service has none there of run {run!r}: go on "
             f"with the database that this run began with, or begin anew in another output folder ({error.detail})"
         ) from error
-    if answer.resume_from != progress.step:
+    # Of batches that were drawn here the service knows nothing, so it may stand further back, or at one that ran ahead.
+    ahead = progress.away and answer.resume_from <= progress.step + config.asynchrony.depth
+    if answer.resume_from != progress.step and not ahead:
         raise InvalidRequest(
             f"run {run!r} goes on from index {answer.resume_from}, but {latest} from {progress.step}: something else "
             "draws from this run; give each trainer a run of its own"

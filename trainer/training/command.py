@@ -16,8 +16,8 @@ from rich.table import Table
 from trainer.client import Client
 from trainer.errors import InvalidRequest, MissingExtra
 from trainer.finished.keeping import CLAIMS
-from trainer.rollout.ahead import Ahead
-from trainer.training.checkpoints import Checkpoints
+from trainer.rollout.ahead import Ahead, OnWorker
+from trainer.training.checkpoints import WHILE_AWAY, Checkpoints
 from trainer.training.config import PoolSettings, TrainConfig
 from trainer.training.evaluate import PassRate
 from trainer.training.metrics import Line
@@ -39,7 +39,7 @@ def run_command(config: TrainConfig, client: Client, *, console: Console | None 
     Raises MissingExtra without torch and transformers, InvalidRequest for what the caller got wrong.
     """
     console = console or Console()
-    policy, engine = begin_with(config)
+    policy = policy_of(config)
     from trainer.grpo import train
 
     begun = Checkpoints(config.output).progress()
@@ -55,7 +55,7 @@ def run_command(config: TrainConfig, client: Client, *, console: Console | None 
             soft_wrap=True,
         )
     told = trackers(config)
-    with progress(config) as bar, running_ahead(config, policy) as ahead:
+    with progress(config) as bar, engines(config, policy) as (engine, ahead):
 
         def watch(line: Line) -> None:
             bar(line)
@@ -68,20 +68,41 @@ def run_command(config: TrainConfig, client: Client, *, console: Console | None 
 
 
 def begin_with(config: TrainConfig) -> tuple["Policy", "RolloutEngine"]:
-    """The model with its optimizer as at the start of a run, and the engine that samples from it.
+    """The model with its optimizer as at the start of a run, and the engine that samples from it, one after the other.
 
     Raises MissingExtra without torch and transformers, or without vLLM where it is asked for.
     """
+    policy = policy_of(config)
+    return policy, _sampler(config, policy, policy.model)
+
+
+def policy_of(config: TrainConfig) -> "Policy":
+    """Raises MissingExtra without torch and transformers."""
     try:
         from trainer.policy import Policy
     except ModuleNotFoundError as error:
         if error.name not in EXTRA:
             raise
         raise MissingExtra(f"training needs {error.name}: pip install 'midband[trainer]'") from error
-    policy = Policy.at_start(config)
-    if config.model.engine == "vllm":
-        return policy, _vllm_engine(config, policy)
-    return policy, _engine(config, policy, policy.model)
+    return Policy.at_start(config)
+
+
+@contextmanager
+def engines(config: TrainConfig, policy: "Policy") -> Iterator[tuple["RolloutEngine", Ahead | None]]:
+    """The engine of the loop, and what generates training batches where the configuration lets these run ahead.
+
+    There is one vLLM at a time: where rollouts run ahead, the held-out split is looked at by the worker's, too.
+    """
+    if not config.asynchrony.depth:
+        yield _sampler(config, policy, policy.model), None
+        return
+    twin = policy.twin()
+    with Ahead(_sampler(config, policy, twin), lambda: policy.snapshot(twin)) as ahead:
+        yield OnWorker(ahead) if config.model.engine == "vllm" else _sampler(config, policy, policy.model), ahead
+
+
+def _sampler(config: TrainConfig, policy: "Policy", model: Any) -> "RolloutEngine":
+    return (_vllm_engine if config.model.engine == "vllm" else _engine)(config, policy, model)
 
 
 def _engine(config: TrainConfig, policy: "Policy", model: Any) -> "TorchEngine":
@@ -100,18 +121,7 @@ def _engine(config: TrainConfig, policy: "Policy", model: Any) -> "TorchEngine":
     )
 
 
-@contextmanager
-def running_ahead(config: TrainConfig, policy: "Policy") -> Iterator[Ahead | None]:
-    """What generates training batches where the configuration lets rollouts run ahead."""
-    if not config.asynchrony.depth:
-        yield None
-        return
-    twin = policy.twin()
-    with Ahead(_engine(config, policy, twin), lambda: policy.snapshot(twin)) as ahead:
-        yield ahead
-
-
-def _vllm_engine(config: TrainConfig, policy: "Policy") -> "RolloutEngine":
+def _vllm_engine(config: TrainConfig, policy: "Policy", model: Any) -> "RolloutEngine":
     from trainer.graders import GRADERS
     from trainer.learner.model import WEIGHTS
 
@@ -130,8 +140,8 @@ def _vllm_engine(config: TrainConfig, policy: "Policy") -> "RolloutEngine":
         max_new_tokens=config.model.max_new_tokens,
         temperature=config.model.temperature,
         seed=config.seed,
-        follows=policy.model,
-        precision="float32",  # as the policy: what is sampled from is then what is trained
+        follows=model,
+        precision=config.model.precision,  # as the trainer's products: what is sampled from is then what is trained
         memory_share=VLLM_SHARE,
     )
 
@@ -198,13 +208,32 @@ def show(result: "Result", output: Path, console: Console) -> None:
             before = first.overall if name == "all" else first.strata.get(name)
             table.add_row(name, str(rate.num_prompts), in_words(before), in_words(rate))
         console.print(table)
-    at = result.progress
-    console.print(
-        f"{at.step} steps, {at.rollouts:,} rollouts, {at.tokens:,} generated tokens; stopped: {result.stopped}.\n"
-        f"model    {Checkpoints(output).latest()}\nfigures  {output / 'metrics.jsonl'}",
-        markup=False,
-        soft_wrap=True,
-    )
+    at, saved = result.progress, Checkpoints(output)
+    lines = [f"{at.step} steps, {at.rollouts:,} rollouts, {at.tokens:,} generated tokens; stopped: {result.stopped}."]
+    lines += _while_away(result, output)
+    kept = saved.progress()
+    if kept is not None and kept.step < at.step:
+        lines.append(
+            f"The service was away to the end. This run goes on from step {kept.step}; the weights of now are in "
+            f"{output / WHILE_AWAY}."
+        )
+    lines += [f"model    {saved.latest()}", f"figures  {output / 'metrics.jsonl'}"]
+    console.print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+def _while_away(result: "Result", output: Path) -> list[str]:
+    """What absences of the service have left behind, in words."""
+    lines, left = [], result.away
+    if result.progress.away:
+        lines.append(
+            f"{result.progress.away} of the steps were on prompts drawn uniformly here, as the service was away: no "
+            f"audit and no cost of the run knows of them; their groups are in {output / 'away.jsonl'}."
+        )
+    if left.late:
+        lines.append(f"{left.late} groups were reported late, when the service was back.")
+    if left.unreported:
+        lines.append(f"{len(left.unreported)} groups were never reported: {', '.join(left.unreported)}.")
+    return lines
 
 
 def in_words(rate: PassRate | None) -> str:

@@ -185,6 +185,15 @@ class AsynchronySettings(Settings):
         return self
 
 
+class AwaySettings(Settings):
+    """What becomes of training while the service does not answer; `trainer.training.lasting` does it."""
+
+    patience_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 60.0  # how long a call is tried again
+    # And then: `stop` ends the run with an error. `uniform` draws uniformly from a copy of the prompts, which no run
+    # and no audit ever hears of, until the service is back.
+    then: Literal["stop", "uniform"] = "stop"
+
+
 class StopSettings(Settings):
     """When to stop: at whichever comes first."""
 
@@ -213,19 +222,24 @@ class TrainConfig(Settings):
     evaluation: EvaluationSettings = EvaluationSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     asynchrony: AsynchronySettings = AsynchronySettings()
+    when_away: AwaySettings = AwaySettings()
     log_to: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = ()  # beside metrics.jsonl; each must be installed
     stop: StopSettings
 
+    @field_validator("when_away", mode="before")
+    @classmethod
+    def _away_by_name(cls, value: object) -> object:
+        """`when_away = "uniform"` is short for `when_away = {then = "uniform"}`."""
+        return {"then": value} if isinstance(value, str) else value
+
     @model_validator(mode="after")
     def _engine_can_follow(self) -> Self:
-        """vLLM holds whole weights in float32, and takes them after each step: no adapters, and nothing ahead of it."""
+        """vLLM holds whole weights and takes them as they are: no adapters, and a device of its own choice."""
         if self.model.engine == "vllm":
             plain = ModelSettings()
-            for name in ("lora", "precision", "device"):
+            for name in ("lora", "device"):
                 if getattr(self.model, name) != getattr(plain, name):
                     raise ValueError(f"model.{name} needs model.engine 'torch': leave it out")
-            if self.asynchrony.depth:
-                raise ValueError("asynchrony.depth needs model.engine 'torch': leave it at 0")
         return self
 
     @classmethod

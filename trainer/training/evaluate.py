@@ -123,18 +123,12 @@ def evaluate(
 def strata(client: Client, pool: str, name: str | None) -> StratumOf:
     """What an evaluation is split by: the category of a prompt, or what its `meta` has under `name`.
 
-    Tickets do not carry `meta`, so that of the held-out split is asked for at the first look.
+    Tickets do not carry `meta`, so that of the held-out split is asked for here.
     """
     if name is None:
         return lambda ticket: ticket.category or UNSORTED
-    known: dict[str, str] = {}
-
-    def of(ticket: Ticket) -> str:
-        if ticket.prompt not in known:
-            known.update(_values(client, pool, name))
-        return known.setdefault(ticket.prompt, UNSORTED)
-
-    return of
+    known = dict(_values(client, pool, name))
+    return lambda ticket: known.get(ticket.prompt, UNSORTED)
 
 
 def _values(client: Client, pool: str, name: str) -> Iterator[tuple[str, str]]:

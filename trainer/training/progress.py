@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from trainer.rollout.base import RolloutGroup
+from trainer.selection.away import drawn_here
 from trainer.training.config import TrainConfig
 from trainer.training.metrics import Line
 
@@ -22,6 +23,7 @@ class Progress:
     rollouts: int = 0
     metrics_bytes: int = 0  # of the lines written so far
     branch: int = 0  # of the run on the service, when this was written
+    away: int = 0  # updates whose prompts were drawn here, as the service was away
 
     def after(self, groups: Sequence[RolloutGroup]) -> "Progress":
         """One update further, on these groups."""
@@ -31,6 +33,7 @@ class Progress:
             step=self.step + 1,
             tokens=self.tokens + sum(rollout.tokens or 0 for rollout in rollouts),
             rollouts=self.rollouts + len(rollouts),
+            away=self.away + any(drawn_here(group.ticket.ticket) for group in groups),
         )
 
 
@@ -87,6 +90,7 @@ def step_line(at: Progress, groups: Sequence[RolloutGroup], judged: Sequence[boo
         "tokens": at.tokens,
         "rollouts": at.rollouts,
         "branch": at.branch,
+        "away": at.away,
         "tickets": len(groups),
         "judged": len(judged),
         "informative": sum(judged),

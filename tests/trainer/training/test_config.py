@@ -126,22 +126,18 @@ def test_reading_a_configuration_loads_no_heavy_library() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "asynchrony", "words"),
+    ("model", "words"),
     [
-        ({"lora": {}}, {}, r"model\.lora needs model\.engine 'torch'"),
-        ({"precision": "bfloat16"}, {}, r"model\.precision needs"),
-        ({}, {"depth": 1}, r"asynchrony\.depth needs model\.engine 'torch'"),
+        ({"lora": {}}, r"model\.lora needs model\.engine 'torch'"),
+        ({"device": "cpu"}, r"model\.device needs"),
     ],
 )
-def test_what_vllm_cannot_follow_is_refused(
-    tmp_path: Path, model: dict[str, object], asynchrony: dict[str, object], words: str
-) -> None:
+def test_what_vllm_cannot_follow_is_refused(tmp_path: Path, model: dict[str, object], words: str) -> None:
     values = {
         "output": str(tmp_path),
         "pool": {"name": "p"},
         "run": {"name": "r"},
         "model": {"engine": "vllm", **model},
-        "asynchrony": asynchrony,
         "stop": {"steps": 1},
     }
     with pytest.raises(ValidationError, match=words):

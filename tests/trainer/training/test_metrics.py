@@ -80,7 +80,7 @@ def test_the_line_of_a_step_by_hand() -> None:
     at = Progress(step=4, tokens=100, rollouts=8, branch=2).after(groups())
     assert (at.step, at.tokens, at.rollouts, at.branch) == (5, 112, 12, 2)
     assert step_line(at, groups(), [True, False, False]) == {
-        "kind": "step", "step": 5, "tokens": 112, "rollouts": 12, "branch": 2, "tickets": 2, "judged": 3,
+        "kind": "step", "step": 5, "tokens": 112, "rollouts": 12, "branch": 2, "away": 0, "tickets": 2, "judged": 3,
         "informative": 1, "inverse_yield": 3.0, "pass_rate": 0.5, "answer_tokens": 3.0, "truncated": 0.25,
     }  # fmt: skip
 
