@@ -5,7 +5,7 @@ which is certain but for ties. So they say what was done and weigh nothing: prob
 claim, and their tickets have no weight.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import inf
 from typing import Any
 
@@ -14,10 +14,11 @@ import numpy as np
 from predictors.base import Beliefs
 from selector.costing import expected_tokens
 from selector.draw import DrawFrame, Drawn, DrawPlan, RestingCode, ShortReason
-from selector.probing import FIRST_WAVE, boundary, plan_probes, settle_rule
+from selector.probing import FIRST_WAVE, displaced, plan_probes, settle_rule
 from selector.randomness import Stream
 from selector.state import RunState
 from selector.types import PURPOSE_CODE, Purpose, Source
+from selector.waves import wave_ends
 
 
 def draw_probes(
@@ -37,9 +38,9 @@ def draw_probes(
     owed_N = at_rest_N & frame.due_N
     eligible_N = frame.frame_N & ~frame.blocked_N
     at_work = np.flatnonzero(frame.frame_N & ~at_rest_N)
-    least = boundary(informative_N[at_work], utility_N[at_work], config.policy.floor)
+    needed = displaced(informative_N[at_work], utility_N[at_work], config.policy.floor, _places(state))
     # A feed of informative groups leaves out the others, and a rule would wait for them.
-    rule = None if config.feed == "informative_only" else settle_rule(plan.group_size, least, config.min_rollouts)
+    rule = None if config.feed == "informative_only" else settle_rule(plan.group_size, needed.least, config.min_rollouts)
     found = plan_probes(
         beliefs.mean_N,
         beliefs.variance_N,
@@ -48,10 +49,10 @@ def draw_probes(
         owed_N,
         plan.rng(Stream.UNIFORM_ORDER).permutation(state.num_rows),
         size=plan.size,
-        wave=plan.group_size if rule is None else rule.first,
-        most=plan.group_size,
+        ends=wave_ends(rule, plan.group_size),
         group_size=config.group_size,
-        least=least,
+        needed=needed,
+        open_N=_probed_now(state),
         budget=_budget(state),
     )
     num = len(found.rows_K) - len(found.rows_K) % plan.unit
@@ -79,7 +80,7 @@ def draw_probes(
         unit=1.0,
         expected_N=inclusion_N,
     )
-    return drawn, None if rule is None else asdict(rule)
+    return drawn, None if rule is None else asdict(replace(rule, price=found.price))
 
 
 def _reason(
@@ -124,3 +125,20 @@ def _first_since_training(state: RunState) -> int:
         if batch.alive and batch.event.purpose == Purpose.TRAIN:
             return batch.first_ticket + len(batch.event.row_K)
     return 0
+
+
+def _places(state: RunState) -> float | None:
+    """Selected tickets of the last training batch on this branch; None before the first."""
+    for batch in reversed(state.batches):
+        if batch.alive and batch.event.purpose == Purpose.TRAIN and batch.event.refill == 0:
+            return float(max(len(batch.event.row_K) - batch.event.num_audit, 1))
+    return None
+
+
+def _probed_now(state: RunState) -> np.ndarray:
+    """(N,) bool: rows with an open probe."""
+    table, open_N = state.book.tickets, np.zeros(state.num_rows, bool)
+    tickets = np.fromiter(state.book.open, np.int64, len(state.book.open))
+    tickets = tickets[table["purpose"][tickets] == PURPOSE_CODE[Purpose.PROBE]]
+    open_N[table["row"][tickets]] = True
+    return open_N

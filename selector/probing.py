@@ -16,16 +16,20 @@ alone: two rollouts often change nothing where four would.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
 
 import numpy as np
 
-from predictors.value import beta_parameters, informative_probability
+from predictors.value import beta_parameters
+from selector.designs import capped_inclusion
+from selector.probe_value import index_of_probe, moments, value_of_probe
 from selector.waves import Seen, Verdict, WaveConfig
 
 FIRST_WAVE = 2
 """Rollouts of the first wave, and of each later one; two are the fewest that can differ."""
 
-USES = 28.0
+USES = 8.0
 """Training groups that one decision serves, before the policy has moved on. Set by hand, from a simulated learner whose
 log-odds rise by an eighth a group: a larger number buys more certainty for more rollouts."""
 
@@ -51,79 +55,35 @@ class ProbePlan:
     inclusion_N: np.ndarray  # float64: 1 above the last place, an equal share of what is left at it, else 0
     num_worth: int  # rows that would be worth their first wave
     unaffordable: bool  # the budget left some of these out
+    price: float  # of one more rollout of these, in informative groups a decision
 
 
-def boundary(informative_N: np.ndarray, utility_N: np.ndarray, floor: float) -> float:
-    """Chance that a group the policy draws is informative: Σ π·u over Σ π, π = floor/N + (1 − floor)·utility/Σ utility.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Displaced:
+    """The tickets of a training batch that better prompts would take the place of."""
 
-    (N,) eligible rows. Returns a number in [0, 1]; 0 without rows. The cap π ≤ 1 of a draw is left out: where it binds
-    the policy draws further down, so this is a little too high and probes a little too few.
+    least: float  # chance that such a ticket's group is informative
+    missing: float  # how many of their groups are expected to be not informative; infinite before the first batch
+
+
+def displaced(informative_N: np.ndarray, utility_N: np.ndarray, floor: float, places: float | None) -> Displaced:
+    """What the policy's draw would give up for one more prompt that it is sure to draw.
+
+    With π = min(1, κ·utility), Σπ = places, that prompt takes 1 from the rows below 1 in proportion to their π, as κ
+    falls: so least = Σ π·u / Σ π over these, and missing = (1 − floor)·Σ π·(1 − u). The evenly spread part, floor, is
+    taken from nobody. places: selected tickets of a training batch; None while none was drawn: then no row counts as
+    sure. (N,) eligible rows.
     """
     if not len(informative_N):
-        return 0.0
-    total = float(utility_N.sum())
-    drawn = float(informative_N @ utility_N) / total if total > 0.0 else float(informative_N.mean())
-    return floor * float(informative_N.mean()) + (1.0 - floor) * drawn
-
-
-def value_of_rollouts(
-    mean_N: np.ndarray, variance_N: np.ndarray, num_rollouts: int, *, group_size: int, least: float
-) -> np.ndarray:
-    """(N,) ≥ 0: E_k[max(u(k, n), least)] − max(u, least), informative groups that n rollouts add to a decision.
-
-    By u(0, 0) = E_k[u(k, n)] it is 0 where no k changes the side that u is on. mean_N: (N,) in (0, 1). variance_N: (N,)
-    in [0, m (1 − m)). Raises ValueError outside of these, and for fewer rollouts than 1.
-    """
-    if num_rollouts < 1:
-        raise ValueError(f"a wave must have at least 1 rollout, got {num_rollouts}")
-    alpha_N, beta_N = beta_parameters(mean_N, variance_N)
-    n, total_N = num_rollouts, alpha_N + beta_N
-    with_N, prior_N = np.zeros(len(alpha_N)), np.zeros(len(alpha_N))
-    chance_N = np.ones(len(alpha_N))  # of k = 0: prod (beta + j) / (total + j)
-    for j in range(n):
-        chance_N *= (beta_N + j) / (total_N + j)
-    for k in range(n + 1):
-        known_N = _informative(alpha_N + k, beta_N + (n - k), group_size)
-        with_N += chance_N * np.maximum(known_N, least)
-        prior_N += chance_N * known_N
-        if k < n:
-            chance_N = chance_N * ((n - k) / (k + 1)) * (alpha_N + k) / (beta_N + (n - k - 1))
-    return np.asarray(np.maximum(with_N - np.maximum(prior_N, least), 0.0))
-
-
-def value_of_waves(
-    mean_N: np.ndarray,
-    variance_N: np.ndarray,
-    wave: int,
-    most: int,
-    *,
-    group_size: int,
-    least: float,
-    price_N: np.ndarray,
-) -> np.ndarray:
-    """(N,) ≥ 0: what a first wave adds to a decision where, once k of it is known, the rest follows or does not:
-
-        E_k[max(max(u(k, w), least), E_j[max(u(k + j, most), least)] − price·(most − w))] − max(u, least)
-
-    price_N: (N,) of one rollout, in informative groups a decision. The first wave's own price is not in it. Stopping
-    after each wave is worth a little more, and costs as many terms as there are ways through the waves.
-    """
-    alpha_N, beta_N = beta_parameters(mean_N, variance_N)
-    total_N, n, left = alpha_N + beta_N, wave, most - wave
-    chance_N, with_N, prior_N = np.ones(len(alpha_N)), np.zeros(len(alpha_N)), np.zeros(len(alpha_N))
-    for j in range(n):
-        chance_N *= (beta_N + j) / (total_N + j)
-    for k in range(n + 1):
-        after_N = _moments(alpha_N + k, beta_N + (n - k))
-        known_N = informative_probability(*after_N, group_size)
-        more_N = 0.0
-        if left:
-            more_N = value_of_rollouts(*after_N, left, group_size=group_size, least=least) - price_N * left
-        with_N += chance_N * (np.maximum(known_N, least) + np.maximum(more_N, 0.0))
-        prior_N += chance_N * known_N
-        if k < n:
-            chance_N = chance_N * ((n - k) / (k + 1)) * (alpha_N + k) / (beta_N + (n - k - 1))
-    return np.asarray(np.maximum(with_N - np.maximum(prior_N, least), 0.0))
+        return Displaced(least=0.0, missing=0.0)
+    size_N = utility_N if np.any(utility_N > 0.0) else np.ones(len(utility_N))
+    if places is None:
+        return Displaced(least=float(informative_N @ size_N) / float(size_N.sum()), missing=inf)
+    pi_N = capped_inclusion(size_N, min(places, float(np.count_nonzero(size_N))))
+    pi_N[pi_N >= 1.0] = 0.0
+    total, useful = float(pi_N.sum()), float(pi_N @ informative_N)
+    least = useful / total if total > 0.0 else 1.0
+    return Displaced(least=least, missing=(1.0 - floor) * (total - useful))
 
 
 def plan_probes(
@@ -135,57 +95,70 @@ def plan_probes(
     order_N: np.ndarray,
     *,
     size: int,
-    wave: int,
-    most: int,
+    ends: tuple[int, ...],
     group_size: int,
-    least: float,
+    needed: Displaced,
+    open_N: np.ndarray,
     budget: float | None,
 ) -> ProbePlan:
     """The rows to probe, most value per predicted token first, within `size` places and `budget` tokens.
 
     tokens_N: (N,) expected of one rollout, None while nothing is known: then all cost alike, and no budget binds, as
     the rollouts of these very probes will say. owed_N: (N,) bool, rows at rest whose turn for a look has come: they are
-    worth it without a reckoning. wave and most: rollouts of the first wave and of all. order_N: (N,) int, a keyed
-    permutation that decides among equals. Rows of equal worth are taken as many as their mean cost leaves room for, so
-    that the chance of each is exact.
+    worth it without a reckoning. open_N: (N,) bool, rows with an open probe, whose gain is on its way. ends: rollouts
+    at the end of each wave. order_N: (N,) int, a keyed permutation that decides among equals. Rows of equal worth are
+    taken as many as their mean cost leaves room for, so that the chance of each is exact.
     """
-    rows = np.flatnonzero(eligible_N)
-    cost = np.ones(len(rows)) if tokens_N is None else tokens_N[rows]
-    relative = cost / cost.mean() if len(rows) else cost
-    price = least / (USES * group_size) * relative  # of a rollout, in informative groups a decision
-    value = value_of_waves(
-        mean_N[rows], variance_N[rows], wave, most, group_size=group_size, least=least, price_N=price
+    looked = np.flatnonzero(eligible_N | open_N)
+    cost = np.ones(len(looked)) if tokens_N is None else tokens_N[looked]
+    relative = cost / cost.mean() if len(looked) else cost
+    base = 1.0 / (USES * group_size)
+    found = value_of_probe(
+        mean_N[looked], variance_N[looked], ends, group_size=group_size, least=needed.least, price_N=base * relative
     )
-    is_worth = owed_N[rows] | (value > wave * price)
-    rows, cost, ratio = rows[is_worth], cost[is_worth] * wave, value[is_worth] / relative[is_worth]
-    ranked = np.lexsort((order_N[rows], -ratio))
-    rows, cost, ratio = rows[ranked], cost[ranked], ratio[ranked]
-    places = min(size, len(rows))
+    is_open = open_N[looked]
+    missing = needed.missing - float(found.gain_N[is_open].sum())
+    is_worth = owed_N[looked] | (found.gain_N > ends[0] * base * relative)
+    is_worth &= ~is_open
+    rows, cost, gain = looked[is_worth], cost[is_worth] * ends[0], found.gain_N[is_worth]
+    ratio = gain / (relative * found.rollouts_N)[is_worth]
+    ranked = np.lexsort((order_N[rows], -ratio, ~owed_N[rows]))
+    rows, cost, gain, ratio = rows[ranked], cost[ranked], gain[ranked], ratio[ranked]
+    wanted = int(np.count_nonzero(np.cumsum(gain) - gain < missing)) if missing > 0 else 0
+    wanted = max(wanted, int(np.count_nonzero(owed_N[rows])))
+    places = min(size, wanted)
     if budget is not None and tokens_N is not None:
         places = min(places, _affordable(cost, ratio, budget))
     inclusion_N = np.zeros(len(mean_N))
+    price = base
     if places:
         last = ratio[places - 1]
         ties = ratio == last
         above = int(np.count_nonzero(ratio > last))
         inclusion_N[rows[ratio > last]] = 1.0
         inclusion_N[rows[ties]] = (places - above) / np.count_nonzero(ties)
+        if places < len(rows):
+            after = rows[places]
+            price = index_of_probe(
+                float(mean_N[after]), float(variance_N[after]), ends, group_size=group_size, least=needed.least, price=base
+            )
     return ProbePlan(
         rows_K=rows[:places],
         inclusion_N=inclusion_N,
-        num_worth=len(rows),
-        unaffordable=places < min(size, len(rows)),
+        num_worth=wanted,
+        unaffordable=places < min(size, wanted),
+        price=price,
     )
 
 
-def settle_rule(group_size: int, least: float, min_rollouts: int) -> WaveConfig | None:
+def settle_rule(group_size: int, least: float, min_rollouts: int, price: float | None = None) -> WaveConfig | None:
     """The waves of a probe of at most `group_size` rollouts; None where that is one wave, or a first one could never
     count.
     """
     first = max(FIRST_WAVE, min_rollouts)
     if first >= group_size:
         return None
-    return WaveConfig(rule="settle", first=first, step=FIRST_WAVE, low=least)
+    return WaveConfig(rule="settle", first=first, step=FIRST_WAVE, low=least, price=price)
 
 
 def settled(rule: WaveConfig, seen: Seen, belief: tuple[float, float], *, left: int, group_size: int) -> Verdict:
@@ -194,16 +167,31 @@ def settled(rule: WaveConfig, seen: Seen, belief: tuple[float, float], *, left: 
     What was seen is added to the belief as to a Beta distribution, whatever the run's estimator does with it. Nothing
     scored: nothing to go on, so it stops.
     """
-    if not seen.scored:
+    if not seen.scored or not left:
         return Verdict.STOP
     least = 0.0 if rule.low is None else rule.low
-    alpha, beta = (float(one[0]) for one in beta_parameters(np.array([belief[0]]), np.array([belief[1]])))
-    mean, variance = _moments(np.array([alpha + seen.right]), np.array([beta + seen.scored - seen.right]))
-    for more in range(1, left + 1):
-        value = float(value_of_rollouts(mean, variance, more, group_size=group_size, least=least)[0])
-        if USES * group_size * value > least * more:
-            return Verdict.CONTINUE
-    return Verdict.STOP
+    price = 1.0 / (USES * group_size) if rule.price is None else rule.price
+    step = rule.step or left
+    ends = (*range(step, left, step), left)
+    goes_on = _goes_on(belief, seen.right, seen.scored, ends, group_size, least, price)
+    return Verdict.CONTINUE if goes_on else Verdict.STOP
+
+
+@lru_cache(maxsize=8192)
+def _goes_on(
+    belief: tuple[float, float],
+    right: int,
+    scored: int,
+    ends: tuple[int, ...],
+    group_size: int,
+    least: float,
+    price: float,
+) -> bool:
+    """Prompts never tried share their beliefs, so that many of them ask the same."""
+    alpha_1, beta_1 = beta_parameters(np.array([belief[0]]), np.array([belief[1]]))
+    mean_1, variance_1 = moments(alpha_1 + right, beta_1 + (scored - right))
+    found = value_of_probe(mean_1, variance_1, ends, group_size=group_size, least=least, price_N=np.array([price]))
+    return float(found.gain_N[0]) > price * ends[0]
 
 
 def _affordable(cost: np.ndarray, ratio: np.ndarray, budget: float) -> int:
@@ -214,14 +202,3 @@ def _affordable(cost: np.ndarray, ratio: np.ndarray, budget: float) -> int:
     group = np.cumsum(begins) - 1
     mean_cost = np.bincount(group, cost) / np.bincount(group)
     return int(np.searchsorted(np.cumsum(mean_cost[group]), budget * (1.0 + 1e-12), side="right"))
-
-
-def _informative(alpha_N: np.ndarray, beta_N: np.ndarray, group_size: int) -> np.ndarray:
-    mean_N, variance_N = _moments(alpha_N, beta_N)
-    return informative_probability(mean_N, variance_N, group_size)
-
-
-def _moments(alpha_N: np.ndarray, beta_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    total_N = alpha_N + beta_N
-    mean_N = np.clip(alpha_N / total_N, 1e-300, 1.0 - 1e-16)
-    return mean_N, mean_N * (1.0 - mean_N) / (total_N + 1.0)

@@ -60,6 +60,7 @@ class WaveConfig:
     high: float | None = None
     keep: int | None = None  # even
     ceiling: float | None = None  # share right, in [0, 1)
+    price: float | None = None  # of a rollout, for `settle`, in informative groups a decision
 
     def __post_init__(self) -> None:
         needed = PARTS.get(self.rule)
@@ -67,6 +68,8 @@ class WaveConfig:
             raise ValueError(f"wave.rule must be one of {sorted(PARTS)}, got {self.rule!r}")
         for name in (f.name for f in fields(self) if f.name not in ("rule", "first")):
             given = getattr(self, name)
+            if name == "price" and self.rule == "settle":
+                continue  # older draws lack it
             if given is None and name in needed:
                 raise ValueError(f"wave.{name} is needed with rule {self.rule!r}")
             if given is not None and name not in needed:

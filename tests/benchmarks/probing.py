@@ -1,23 +1,33 @@
 """Training with and without probes at equal total rollouts, on the simulated learner.
 
-Called by its tests. The engine is used as the service uses it: before each train draw a probe batch, rolled out wave by
-wave as its rule says. Probes teach the learner nothing. On a warm pool every prompt has been rolled out before, by the
-same weights, and both arms know it.
+Called by its tests and by `probe_figures`. The engine is used as the service uses it: between two train draws come probe
+batches, rolled out wave by wave as their rule says, until the planner has no further ones. Probes teach the learner
+nothing, and no rollout of theirs is used again. On a warm pool every prompt has been rolled out before, by the same
+weights, and all arms know it. What regresses does so after as many rollouts in every arm, so that an arm of fewer steps
+does not meet less of it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from unittest.mock import patch
 
 import numpy as np
 
+from predictors.base import Beliefs
 from selector.config import RunConfig
 from selector.drawing import DrawRequest
 from selector.engine import RunEngine
 from selector.reports import GroupIn, Report, RolloutIn
 from selector.standing import what_next
+from selector.state import RunState
 from selector.types import Purpose
 from tests.benchmarks.closed_loop import GROUP_SIZE, pool_of
 from tests.benchmarks.learner_model import Constants, Learner
 from tests.benchmarks.rolling_out import BATCH_SIZE, roll_out_step, whole_groups
+
+STEP_ROLLOUTS = BATCH_SIZE * GROUP_SIZE
+MOST_BATCHES = 40  # of probes between two steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,40 +46,72 @@ class Probed:
 
 
 def train(
-    config: RunConfig, constants: Constants, *, seed: int, num_rollouts: int, probes: int, warm: bool = False
+    config: RunConfig,
+    constants: Constants,
+    *,
+    seed: int,
+    num_rollouts: int,
+    probes: int,
+    warm: bool = False,
+    knows: bool = False,
 ) -> Probed:
-    """Trains until `num_rollouts` were made, with up to `probes` prompts probed before each step."""
-    most = num_rollouts // (BATCH_SIZE * GROUP_SIZE) + 1
-    learner = Learner(constants, seed, most)
+    """Trains until `num_rollouts` were made, with probe batches of up to `probes` prompts between two steps.
+
+    knows: draws go by the true pass rates of all prompts, which cost nothing: what no probing can surpass.
+    """
+    learner = Learner(constants, seed, num_rollouts // STEP_ROLLOUTS + 1)
+    regressions, learner.regressions = learner.regressions, []
     engine, _ = RunEngine.begin("simulated", config, pool_of(learner, told=True))
     rng = np.random.default_rng([seed, 2])
     if warm:
         _look_at_all(engine, learner, rng)
-    made, probed, step = 0, 0, 0
+    made, probed, step, index = 0, 0, 0, 0
     lines: list[tuple[int, int, float, int]] = []
     while made < num_rollouts:
-        if probes:
-            spent = _probe(engine, learner, rng, step, probes)
-            made, probed = made + spent, probed + spent
-        done = roll_out_step(engine, learner, step)
+        with _told(learner) if knows else nullcontext():
+            done = roll_out_step(engine, learner, step)
         learner.learn(step, done.row_K, done.weight_K)
-        made += done.rollouts
+        before, made = made, made + done.rollouts
+        for batch in range(MOST_BATCHES if probes else 0):
+            places, spent = _probe(engine, learner, rng, step, index + batch, probes)
+            made, probed = made + spent, probed + spent
+            if places < probes:
+                break
+        index += MOST_BATCHES
+        for when, category in regressions:
+            if before < when * STEP_ROLLOUTS <= made:
+                learner.skill_C[category] -= constants.regression
         lines.append((made, probed, learner.heldout_pass_rate(), done.informative))
         step += 1
     columns = [np.array(column) for column in zip(*lines, strict=True)]
     return Probed(rollouts_T=columns[0], probes_T=columns[1], heldout_T=columns[2], informative_T=columns[3])
 
 
-def _probe(engine: RunEngine, learner: Learner, rng: np.random.Generator, step: int, size: int) -> int:
-    """One probe batch, to its end; how many rollouts that took."""
+@contextmanager
+def _told(learner: Learner) -> Iterator[None]:
+    """Beliefs are the truth, and sure of it."""
+    read = RunState.pass_rates
+
+    def true_rates(state: RunState) -> Beliefs:
+        mean_N = np.clip(learner.pass_rate(), 1e-9, 1.0 - 1e-9)
+        return replace(read(state), mean_N=mean_N, variance_N=1e-6 * mean_N * (1.0 - mean_N))
+
+    with patch.object(RunState, "pass_rates", true_rates):
+        yield
+
+
+def _probe(
+    engine: RunEngine, learner: Learner, rng: np.random.Generator, step: int, index: int, size: int
+) -> tuple[int, int]:
+    """One probe batch, to its end: prompts and rollouts."""
     event = engine.draw(
-        DrawRequest(index=step, size=size, policy_version=step, group_size=GROUP_SIZE, purpose=Purpose.PROBE), now=0.0
+        DrawRequest(index=index, size=size, policy_version=step, group_size=GROUP_SIZE, purpose=Purpose.PROBE), now=0.0
     )
     assert event is not None
     engine.apply(event)
     rule = event.wave
     if not len(event.row_K) or rule is None:
-        return 0
+        return 0, 0
     first, p_K, made = engine.state.batches[-1].first_ticket, learner.pass_rate()[event.row_K], 0
     going = dict.fromkeys(range(len(event.row_K)), (0, int(rule["first"])))
     while going:
@@ -93,7 +135,7 @@ def _probe(engine: RunEngine, learner: Learner, rng: np.random.Generator, step: 
             if said == "continue":
                 following[place] = (start + more, next_more)
         going = following
-    return made
+    return len(event.row_K), made
 
 
 def _look_at_all(engine: RunEngine, learner: Learner, rng: np.random.Generator) -> None:
