@@ -142,7 +142,9 @@ def serve(
     advertise: Annotated[
         str | None, typer.Option(help="URL by which callers reach it, for others on its database; MIDBAND_ADVERTISE.")
     ] = None,
-    on_ray: Annotated[bool, typer.Option("--ray", help="On a Ray cluster, with PostgreSQL: a process for each run.")] = False,
+    on_ray: Annotated[
+        bool, typer.Option("--ray", help="On a Ray cluster, with PostgreSQL: a process for each run.")
+    ] = False,
     replicas: Annotated[int | None, typer.Option(min=1, help="Of the edge that speaks HTTP, with --ray; 1.")] = None,
 ) -> None:
     """Start the service: one process and one database on this machine, or a Ray cluster on PostgreSQL."""
@@ -419,6 +421,8 @@ def probe(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     policy_version: Annotated[int | None, typer.Option(min=0, help="Of weights that do not change.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Requests to a server at a time.")] = 16,
+    on_ray: Annotated[bool, typer.Option("--ray", help="With workers on a Ray cluster, an engine in each.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="How many of them; 1.")] = None,
     server: ServerUrl = None,
 ) -> None:
     """Spend a few rollouts on prompts that a run knows too little about; several may work at once."""
@@ -435,7 +439,10 @@ def probe(
         seed=seed,
         policy_version=policy_version,
         concurrency=concurrency,
+        workers=(workers or 1) if on_ray else None,
     )
+    if workers is not None and not on_ray:
+        _fail("--workers is for --ray: without it there is one engine, in this process")
     try:
         with _asking(server) as client:
             probe_command(

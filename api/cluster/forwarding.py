@@ -108,10 +108,30 @@ class Forwarding:
         await send({"type": "http.response.body", "body": answer.body})
 
 
+class OneName:
+    """ASGI middleware, around the whole app of an edge: leaves the request's name to the server in front, which gives
+    it to the app and puts it on every answer, whatever stands there.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: AsgiSend) -> None:
+        async def send_without(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                del MutableHeaders(scope=message)[HEADER]
+            await send(message)
+
+        await self.app(scope, receive, send_without)
+
+
 async def until_answered(
     send: Send, call: Call, *, patience_s: float = PATIENCE_S, answer_s: float = ANSWER_S, pause_s: float = PAUSE_S
 ) -> Answer:
-    """The answer of the run's process, asked again where that is safe. Raises Busy, and OutcomeUnknown where it is not."""
+    """The answer of the run's process, asked again where that is safe.
+
+    Raises Busy when patience has ended, and OutcomeUnknown where a call may not be sent again.
+    """
     now = asyncio.get_running_loop().time
     until = now() + patience_s
     while True:
@@ -173,9 +193,8 @@ async def answer_of(app: ASGIApp, call: Call) -> Answer:
         logger.exception("a call about run %s failed; its caller was told", call.run)
     if status is None:
         raise RuntimeError(f"a call about run {call.run!r} came to no answer")
-    return Answer(
-        status=status, headers=headers, body=bytes(body), route=getattr(scope.get("route"), "path", None)
-    )  # fmt: skip
+    route = getattr(scope.get("route"), "path", None)
+    return Answer(status=status, headers=headers, body=bytes(body), route=route)
 
 
 async def _exists(scope: Scope, run: str) -> bool:

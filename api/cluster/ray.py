@@ -1,4 +1,4 @@
-"""The service on Ray: Ray Serve is the edge that speaks HTTP, and each run has an actor that Ray begins anew if it dies.
+"""The service on Ray: Ray Serve is the edge that speaks HTTP, and each run has an actor that Ray begins anew.
 
 `api.cluster.command` calls it. An actor's process holds the ordinary app with one run; its state comes from the
 database, and the run's lease with its token is what keeps a forgotten one from writing. Actors are detached: they stay
@@ -20,7 +20,7 @@ from ray.exceptions import GetTimeoutError, RayActorError
 
 from api.app import create_app
 from api.cluster.command import begin_process
-from api.cluster.forwarding import Answer, Call, Gone, answer_of
+from api.cluster.forwarding import Answer, Call, Gone, OneName, answer_of
 from api.errors import StartRefused
 from api.serve import warming
 from api.settings import Settings, shown_url
@@ -40,7 +40,7 @@ Place = dict[str, Any]  # name, node, pid, devices
 class RunActor:
     """One run. Its process may be killed at any moment."""
 
-    async def __init__(self, settings: Settings, run: str) -> None:
+    async def __init__(self, settings: Settings, run: str) -> None:  # type: ignore[misc]  # Ray awaits it
         begin_process(settings)
         warming().start()
         self._run, self._app, self._stack = run, create_app(settings), AsyncExitStack()
@@ -84,8 +84,8 @@ def serve(settings: Settings, *, replicas: int) -> None:
 
 
 def _edge(settings: Settings, replicas: int) -> Any:
-    def build() -> FastAPI:
-        return edge(settings)
+    def build() -> OneName:
+        return OneName(edge(settings))
 
     deployment = ray_serve.deployment(
         name="edge",
