@@ -16,7 +16,7 @@ from typing import Any
 import ray
 from fastapi import FastAPI
 from ray import serve as ray_serve
-from ray.exceptions import GetTimeoutError, RayActorError
+from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError
 
 from api.app import create_app
 from api.cluster.command import begin_process
@@ -124,8 +124,9 @@ def edge(settings: Settings) -> FastAPI:
             answer: Answer = await actor.answer.remote(call)
             return answer
         except RayActorError as error:
-            actors.pop(call.run, None)
-            logger.warning("run %s: its actor is gone: %s", call.run, (str(error).splitlines() or [""])[0])
+            if isinstance(error, ActorDiedError):  # for good: as when it was ended by hand. Else Ray begins it anew
+                actors.pop(call.run, None)
+            logger.info("run %s: no answer from its actor: %s", call.run, (str(error).splitlines() or [""])[0])
             raise Gone from error
 
     return create_app(settings, send_on=send_on)

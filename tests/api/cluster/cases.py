@@ -5,7 +5,7 @@ from typing import Any
 from tests.api.harness import Http, group, prompts
 
 # Of single answers, or of the server in front.
-IGNORED = {"date", "server", "x-request-id", "content-length"}
+IGNORED = {"date", "server", "x-request-id", "content-length", "transfer-encoding"}
 
 Said = tuple[int, dict[str, str], Any]
 
