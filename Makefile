@@ -57,9 +57,12 @@ test-full: test test-left-out ## those and all the others but test-engines: slow
 test-left-out: $(VENV)/.full-ready
 	$(PYTEST) -m "$(LEFT_OUT)" || [ $$? -eq 5 ]
 
-# A file in one process: each makes its engines once.
-test-engines: $(ENGINES)/.ready ## vLLM in process, a pool of Ray actors
-	$(ENGINES)/bin/pytest -n $(PYTEST_WORKERS) --dist loadfile tests/trainer/rollout/test_vllm.py tests/trainer/rollout/test_ray.py
+ENGINE_TESTS := tests/trainer/rollout/test_vllm.py tests/trainer/rollout/test_openai_server.py \
+	tests/trainer/rollout/test_ray.py tests/trainer/probing/test_ray.py tests/api/cluster/test_ray.py
+
+# A file in one process: each makes its engines, servers and clusters once.
+test-engines: $(ENGINES)/.ready ## vLLM in process and as a server; probing and serving on Ray
+	$(ENGINES)/bin/pytest -n $(PYTEST_WORKERS) --dist loadfile $(ENGINE_TESTS)
 
 # Deprecations are not errors here: they come from old releases that meet newer ones of what they need themselves.
 test-lowest: $(LOWEST)/.ready ## the tests on the oldest releases that pyproject.toml allows

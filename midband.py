@@ -142,15 +142,39 @@ def serve(
     advertise: Annotated[
         str | None, typer.Option(help="URL by which callers reach it, for others on its database; MIDBAND_ADVERTISE.")
     ] = None,
+    on_ray: Annotated[
+        bool, typer.Option("--ray", help="On a Ray cluster, with PostgreSQL: a process for each run.")
+    ] = False,
+    replicas: Annotated[int | None, typer.Option(min=1, help="Of the edge that speaks HTTP, with --ray; 1.")] = None,
 ) -> None:
-    """Start the service on this machine: one process, one database."""
+    """Start the service: one process and one database on this machine, or a Ray cluster on PostgreSQL."""
+    from api.cluster.command import serve_on_ray
     from api.errors import StartRefused
     from api.serve import serve as run_server
 
+    settings = _settings(database_url=database_url, host=host, port=port, advertise=advertise)
+    if replicas is not None and not on_ray:
+        _fail("--replicas is for --ray: without it the service is one process")
     try:
-        run_server(_settings(database_url=database_url, host=host, port=port, advertise=advertise))
+        if on_ray:
+            serve_on_ray(settings, replicas=replicas or 1)
+        else:
+            run_server(settings)
     except StartRefused as error:
         _fail(str(error))
+
+
+@app.command("ray")
+def show_ray() -> None:
+    """Show where things run on a Ray cluster: nodes, edge, runs, workers of probers with their devices."""
+    from api.cluster.command import where_things_run
+    from api.errors import StartRefused
+
+    try:
+        lines = where_things_run()
+    except StartRefused as error:
+        _fail(str(error))
+    typer.echo("\n".join(lines))
 
 
 @keys.command("create")
@@ -397,6 +421,8 @@ def probe(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     policy_version: Annotated[int | None, typer.Option(min=0, help="Of weights that do not change.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Requests to a server at a time.")] = 16,
+    on_ray: Annotated[bool, typer.Option("--ray", help="With workers on a Ray cluster, an engine in each.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="How many of them; 1.")] = None,
     server: ServerUrl = None,
 ) -> None:
     """Spend a few rollouts on prompts that a run knows too little about; several may work at once."""
@@ -413,7 +439,10 @@ def probe(
         seed=seed,
         policy_version=policy_version,
         concurrency=concurrency,
+        workers=(workers or 1) if on_ray else None,
     )
+    if workers is not None and not on_ray:
+        _fail("--workers is for --ray: without it there is one engine, in this process")
     try:
         with _asking(server) as client:
             probe_command(

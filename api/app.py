@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from api.auth import ANY_KEY, Authentication, scopes_of
 from api.body_limit import BodyLimit
+from api.cluster.forwarding import Forwarding, Lookout, Send
 from api.db.migrate import upgrade
 from api.db.session import create_database, lock_database
 from api.docs_page import docs_page
@@ -52,8 +53,11 @@ ROUTERS = tuple(module.router for module in (health, pools, runs, batches, repor
 logger = logging.getLogger("midband.api")
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
-    """The application; its database is opened, migrated and locked when its lifespan begins."""
+def create_app(settings: Settings | None = None, *, send_on: Send | None = None) -> FastAPI:
+    """The application; its database is opened, migrated and locked when its lifespan begins.
+
+    With `send_on` it is the edge of a cluster: it owns no run, and calls about one are sent on to the run's process.
+    """
     settings = settings or Settings()
 
     @asynccontextmanager
@@ -67,7 +71,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             stack.callback(keyring.close)
             leases = None
             if database.dialect.name == "postgresql":  # which other servers may have open too
-                leases = await asyncio.to_thread(Leases.started, database, settings.address)
+                kind = Leases if send_on is None else Lookout
+                leases = await asyncio.to_thread(kind.started, database, settings.address)
                 stack.push_async_callback(asyncio.to_thread, leases.stop)
             service = RunService(RunStore(database, leases))
             await service.start()
@@ -90,6 +95,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.ready, app.state.settings, app.state.capabilities = False, settings, list(CAPABILITIES)
     app.state.metrics = Metrics()
     # From the inside out: who is calling is known before anything of a body is read.
+    if send_on is not None:
+        app.add_middleware(Forwarding, send=send_on)
     app.add_middleware(BodyLimit, max_body_bytes=settings.max_body_bytes, max_import_bytes=settings.max_import_bytes)
     app.add_middleware(Authentication, cors_origins=settings.cors_origins)
     if settings.cors_origins:

@@ -13,7 +13,7 @@ ServiceError
     ├── BodyTooLarge                                                                   413
     ├── UnsupportedFormat                                                              415
     ├── InvalidRequest · InvalidCursor · UnreadableBody                                422
-    ├── DamagedData                                                                    500
+    ├── DamagedData · OutcomeUnknown                                                   500
     ├── NotAvailable                                                                   501
     └── Busy                                                                           503
 
@@ -176,6 +176,12 @@ class DamagedData(ApiError):
     """What is stored fails its checksum."""
 
     code, status = "damaged_data", 500
+
+
+class OutcomeUnknown(ApiError):
+    """The run's process ended before it answered a call that must not be carried out twice."""
+
+    code, status = "outcome_unknown", 500
 
 
 class NotAvailable(ApiError):

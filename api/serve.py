@@ -44,8 +44,8 @@ def serve(settings: Settings) -> None:
     """Serves until it is told to stop. Raises StartRefused when it cannot start."""
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     gc.set_threshold(*COLLECT_AFTER)
-    known = _prepare_database(settings)
-    with _listen(settings) as listener:
+    known = prepare_database(settings)
+    with listen(settings) as listener:
         logger.info("database %s", shown_url(settings.database_url))
         if known:
             in_force = sum(key.fault(time.time()) is None for key in known)
@@ -54,17 +54,17 @@ def serve(settings: Settings) -> None:
             )
         else:
             logger.info("no keys exist: listening on this machine only, %s", _url(listener))
-        _warming().start()
+        warming().start()
         _server(settings, listener).run(sockets=[listener])
 
 
 @contextmanager
 def serving(settings: Settings) -> Iterator[str]:
     """Serves from a thread for as long as the block runs; yields the URL. Raises StartRefused when it cannot start."""
-    _prepare_database(settings)
-    with _listen(settings) as listener:
-        server, warming = _server(settings, listener), _warming()
-        warming.start()
+    prepare_database(settings)
+    with listen(settings) as listener:
+        server, warmer = _server(settings, listener), warming()
+        warmer.start()
         thread = threading.Thread(target=server.run, args=([listener],), name="midband service", daemon=True)
         thread.start()
         try:
@@ -76,10 +76,10 @@ def serving(settings: Settings) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join()
-            warming.join()
+            warmer.join()
 
 
-def _warming() -> threading.Thread:
+def warming() -> threading.Thread:
     """Compiles what draws need while the service starts. No daemon: a process must not end in the middle of it."""
     return threading.Thread(target=warm_up, name="midband warm-up")
 
@@ -92,7 +92,7 @@ def _server(settings: Settings, listener: socket.socket) -> uvicorn.Server:
     )
 
 
-def _prepare_database(settings: Settings) -> list[Key]:
+def prepare_database(settings: Settings) -> list[Key]:
     """Opens, migrates and lets go of the database: its refusals belong before the server's start.
 
     Returns the keys. Raises KeysMissing for an address that others can reach while there are none.
@@ -113,7 +113,7 @@ def _prepare_database(settings: Settings) -> list[Key]:
     return known
 
 
-def _listen(settings: Settings) -> socket.socket:
+def listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

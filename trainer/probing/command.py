@@ -4,6 +4,7 @@ The `midband` module hands them a client and settings. Progress goes to standard
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -14,7 +15,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from trainer.client import Client
-from trainer.graders.pool import GraderPool
 from trainer.probing.engines import EngineSettings, open_engine
 from trainer.probing.picture import profile_picture
 from trainer.probing.prober import BATCH_SIZE, Probed, probe
@@ -59,6 +59,7 @@ def probe_command(
             group_size=group_size,
             watch=watch,
         )
+        problems = _problems(opened.problems())
     lines = [f"{made.prompts:,} prompts probed with {made.rollouts:,} rollouts, {made.tokens:,} generated tokens."]
     if made.judged:
         lines.append(
@@ -67,7 +68,7 @@ def probe_command(
         )
     if made.errors or made.unscored:
         lines.append(f"{made.errors:,} rollouts were errors, {made.unscored:,} have no score.")
-    lines += _problems(opened.graders)
+    lines += problems
     lines.append(f"Ended: {ENDS.get(made.ended, made.ended)}.")
     console.print("\n".join(lines), markup=False, soft_wrap=True, highlight=False)
     return made
@@ -108,8 +109,9 @@ def profile_command(
             prompts=prompts,
             watch=watch,
         )
+        problems = _problems(opened.problems())
     show(found, console)
-    for line in _problems(opened.graders):
+    for line in problems:
         console.print(line, markup=False, soft_wrap=True, highlight=False)
     out_dir.mkdir(parents=True, exist_ok=True)
     figures = out_dir / "profile.json"
@@ -154,8 +156,8 @@ def show(found: Profile, console: Console) -> None:
     console.print(table)
 
 
-def _problems(graders: GraderPool) -> list[str]:
-    return [f"{count:,} answers have no score: {problem}." for problem, count in graders.problems.most_common()]
+def _problems(counted: Counter[str]) -> list[str]:
+    return [f"{count:,} answers have no score: {problem}." for problem, count in counted.most_common()]
 
 
 Move = Callable[..., None]

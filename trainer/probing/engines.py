@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ class EngineSettings:
     policy_version: int | None = None  # of weights that do not change; None: the checkpoint's number, or 0
     concurrency: int = 16  # requests to a server at a time
     grader_limit_s: float = LIMIT_S
+    graders: int | None = None  # processes; None: one for each CPU
+    workers: int | None = None  # on a Ray cluster, an engine in each; None: one engine, in this process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,7 @@ class Opened:
     """An engine at work."""
 
     engine: RolloutEngine
-    graders: GraderPool
+    problems: Callable[[], Counter[str]]  # why answers have no score, by name
     version: Version  # of the weights that will generate next; follows the trainer where there is something to follow
 
 
@@ -59,16 +62,23 @@ def open_engine(settings: EngineSettings) -> Iterator[Opened]:
     """
     if settings.engine not in ENGINES:
         raise InvalidRequest(f"no engine is called {settings.engine!r}: there are {', '.join(ENGINES)}")
-    with GraderPool(settings.grader, workers=os.cpu_count() or 1, limit_s=settings.grader_limit_s) as graders:
+    if settings.engine == "openai" and None in (settings.url, settings.model):
+        raise InvalidRequest("engine 'openai' needs --url and --model, a name that the server knows")
+    if settings.workers is not None:
+        from trainer.probing.spread import open_spread
+
+        with open_spread(settings) as opened:
+            yield opened
+        return
+    processes = settings.graders or os.cpu_count() or 1
+    with GraderPool(settings.grader, workers=processes, limit_s=settings.grader_limit_s) as graders:
         fixed = settings.policy_version or 0
         if settings.engine == "openai":
-            if settings.url is None or settings.model is None:
-                raise InvalidRequest("engine 'openai' needs --url and --model, a name that the server knows")
             from trainer.rollout.openai import OpenAIEngine
 
             with OpenAIEngine(
-                settings.url,
-                settings.model,
+                str(settings.url),
+                str(settings.model),
                 graders,
                 max_new_tokens=settings.max_new_tokens,
                 temperature=settings.temperature,
@@ -76,7 +86,7 @@ def open_engine(settings: EngineSettings) -> Iterator[Opened]:
                 key=os.environ.get(KEY_VARIABLE),
                 concurrency=settings.concurrency,
             ) as engine:
-                yield Opened(engine=engine, graders=graders, version=lambda: fixed)
+                yield Opened(engine=engine, problems=lambda: graders.problems, version=lambda: fixed)
             return
         try:
             opened = _torch(settings, graders) if settings.engine == "torch" else _vllm(settings, graders)
@@ -110,7 +120,7 @@ def _torch(settings: EngineSettings, graders: GraderPool) -> Opened:
     )
     if folder is None or newest is None:
         fixed = settings.policy_version or 0
-        return Opened(engine=engine, graders=graders, version=lambda: fixed)
+        return Opened(engine=engine, problems=lambda: graders.problems, version=lambda: fixed)
     held = newest[0]
 
     def follow() -> int:
@@ -121,7 +131,7 @@ def _torch(settings: EngineSettings, graders: GraderPool) -> Opened:
             held = found[0]
         return held
 
-    return Opened(engine=engine, graders=graders, version=follow)
+    return Opened(engine=engine, problems=lambda: graders.problems, version=follow)
 
 
 def _vllm(settings: EngineSettings, graders: GraderPool) -> Opened:
@@ -135,4 +145,4 @@ def _vllm(settings: EngineSettings, graders: GraderPool) -> Opened:
         seed=settings.seed,
     )
     fixed = settings.policy_version or 0
-    return Opened(engine=cast(RolloutEngine, made), graders=graders, version=lambda: fixed)
+    return Opened(engine=cast(RolloutEngine, made), problems=lambda: graders.problems, version=lambda: fixed)

@@ -1,16 +1,19 @@
 """Rollouts from a pool of Ray actors, an engine in each, behind the interface of one engine.
 
-`midband probe --ray` and trainers use it. Tickets are handed out in small pieces, never more at once than the workers
-have places for; what a dead worker had is made by another one, and a new worker takes its place. What is made does not
-depend on who made it, as far as the engine's own rollouts do not depend on what shares their batch.
+`midband probe --ray` (`trainer.probing.spread`) and trainers use it. Tickets are handed out in small pieces, never
+more at once than the workers have places for; what a dead worker had is made by another one, and a new worker takes its
+place. What is made does not depend on who made it, as far as the engine's own rollouts do not depend on what shares
+their batch.
 """
 
+import os
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import ray
 from ray.exceptions import RayActorError, RayTaskError
@@ -25,6 +28,10 @@ PIECES_EACH = 4  # of a call's tickets, to each worker, so that a slow one holds
 # Of workers at one piece: then its rollouts are errors, as it may be what kills them. Of workers that begin, in a row.
 DEATHS = 3
 PATIENCE_S = 600.0  # with workers that begin, while none makes anything
+NAMESPACE = "midband"  # of named actors; `midband ray` looks for them there
+
+T = TypeVar("T")
+Place = dict[str, Any]  # name, node, pid, devices: of a worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +64,25 @@ class RayEngine(RolloutEngine):
     """`workers` engines, each made by `make_engine` in a process of its own; a Ray cluster is begun if there is none.
 
     `make_engine` takes nothing and is pickled; what is heavy it imports itself. Each worker has one CPU and
-    `accelerators` of those that Ray knows. Use it as a context, or `close` it: its actors end then.
+    `accelerators` of those that Ray knows; None: one, if the cluster has any. `midband ray` shows them under `name`.
+    Use it as a context, or `close` it: its actors end then.
     """
 
-    def __init__(self, make_engine: Callable[[], RolloutEngine], *, workers: int, accelerators: float = 0) -> None:
+    def __init__(
+        self,
+        make_engine: Callable[[], RolloutEngine],
+        *,
+        workers: int,
+        accelerators: float | None = 0,
+        name: str = "an engine",
+    ) -> None:
         if workers < 1:
             raise ValueError(f"workers must be >= 1, got {workers}")
         if not ray.is_initialized():
             ray.init(include_dashboard=False, log_to_driver=False, configure_logging=False)
         free = ray.cluster_resources()
+        if accelerators is None:
+            accelerators = 1 if free.get("GPU", 0) else 0
         for name, needed in (("CPU", workers), ("GPU", workers * accelerators)):
             if free.get(name, 0) < needed:
                 raise MidbandError(
@@ -74,6 +91,11 @@ class RayEngine(RolloutEngine):
                 )
         actor = ray.remote(num_cpus=1, num_gpus=accelerators, max_restarts=0)(_Worker)
         self._begin: Callable[[], _Slot] = lambda: _Slot(actor.remote(make_engine))
+        self._board = (
+            ray.remote(num_cpus=0)(_Board)
+            .options(name=f"workers {name} {secrets.token_hex(4)}", namespace=NAMESPACE)
+            .remote(name)
+        )
         self._slots = [self._begin() for _ in range(workers)]
         self._failed_starts = 0  # since the last that succeeded
         self._weights: _Weights | None = None
@@ -90,6 +112,8 @@ class RayEngine(RolloutEngine):
         """End the workers. The cluster stays."""
         for slot in self._slots:
             ray.kill(slot.actor)
+        if self._slots:
+            ray.kill(self._board)
         self._slots = []
 
     def load(self, folder: Path, *, policy_version: int) -> None:
@@ -98,6 +122,17 @@ class RayEngine(RolloutEngine):
         Workers take them with their next piece, those that begin anew as well.
         """
         self._weights = _Weights(folder=folder.resolve(), version=policy_version)
+
+    def each(self, function: Callable[[RolloutEngine], T]) -> list[T]:
+        """What a function says of the engines that there are now, each asked once it has nothing else to do."""
+        asked = [slot.actor.tell.remote(function) for slot in self._slots if slot.is_ready]
+        told: list[T] = []
+        for answer in asked:
+            try:
+                told.append(ray.get(answer))
+            except RayActorError:  # it is gone, and what it knew with it
+                continue
+        return told
 
     def generate(self, tickets: Sequence[Ticket], *, policy_version: int) -> list[RolloutGroup]:
         """As the engines do it. Raises what an engine raises, MidbandError if a worker cannot make its engine."""
@@ -131,7 +166,10 @@ class RayEngine(RolloutEngine):
                 try:
                     made = ray.get(done)
                 except RayTaskError as error:
-                    raise error.cause from error
+                    if slot.is_ready or isinstance(error.cause, MidbandError):
+                        raise error.cause from error
+                    reason = f"{type(error.cause).__name__}: {error.cause}"
+                    raise MidbandError(f"a worker could not make its engine: {reason}") from error
                 except RayActorError as error:
                     if slot.is_ready:
                         at_fault, *others = slot.pieces.values()
@@ -143,11 +181,15 @@ class RayEngine(RolloutEngine):
                     else:
                         self._failed_starts += 1
                         if self._failed_starts >= DEATHS:
-                            raise MidbandError(f"a worker could not make its engine: {error}") from error
-                    self._slots[self._slots.index(slot)] = self._begin()
+                            raise MidbandError(f"workers die while they make their engines: {error}") from error
+                    number = self._slots.index(slot)
+                    self._slots[number] = self._begin()
+                    self._board.note.remote(number, None)
                 else:
                     if slot.is_ready:
                         groups.update(zip(slot.pieces.pop(done).places, made, strict=True))
+                    else:
+                        self._board.note.remote(self._slots.index(slot), made)
                     slot.is_ready, self._failed_starts = True, 0
         finally:
             for slot in self._slots:
@@ -167,15 +209,41 @@ class RayEngine(RolloutEngine):
         return tasks[done[0]], done[0]
 
 
+class _Board:
+    """Says where an engine's workers are; they themselves are at work and would answer late."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._places: dict[int, Place] = {}
+
+    def note(self, number: int, place: Place | None) -> None:
+        if place is None:
+            self._places.pop(number, None)
+        else:
+            self._places[number] = {"name": f"{self._name}, worker {number}", **place}
+
+    def where(self) -> list[Place]:
+        return [self._places[number] for number in sorted(self._places)]
+
+
 class _Worker:
     """What runs in an actor: one engine, and the weights it has."""
 
     def __init__(self, make_engine: Callable[[], RolloutEngine]) -> None:
-        self._engine = make_engine()
+        self._make_engine = make_engine
+        self._engine: RolloutEngine
         self._weights: _Weights | None = None
 
-    def begun(self) -> None:
-        """Answers once the engine is made."""
+    def begun(self) -> Place:
+        """Makes the engine; answers where."""
+        self._engine = self._make_engine()
+        context = ray.get_runtime_context()
+        ids = context.get_accelerator_ids()
+        devices = [f"{kind} {number}" for kind, numbers in ids.items() for number in numbers]
+        return {"node": context.get_node_id(), "pid": os.getpid(), "devices": devices}
+
+    def tell(self, function: Callable[[RolloutEngine], T]) -> T:
+        return function(self._engine)
 
     def generate(
         self, tickets: Sequence[Ticket], spans: Sequence[range] | None, policy_version: int, weights: _Weights | None

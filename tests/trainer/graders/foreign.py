@@ -1,13 +1,24 @@
 """Graders of somebody else, for the tests of the pool: they run in its processes."""
 
 import os
+import signal
 import time
+from contextlib import suppress
 
 DEAD = 3
 
 
 def length(completion: str, answer: str | None) -> float | None:
     return None if answer is None else float(len(completion) == int(answer))
+
+
+def kills_once(completion: str, answer: str | None) -> float:
+    """Kills the process that asks, if the answer is a folder that nobody has made yet."""
+    if answer is not None and answer.startswith("/"):
+        with suppress(FileExistsError):
+            os.mkdir(answer)
+            os.kill(os.getppid(), signal.SIGKILL)
+    return float(len(completion) % 2)
 
 
 def misbehave(completion: str, answer: str | None) -> float | None:

@@ -1,6 +1,7 @@
 """`midband probe` and `midband profile` as a person runs them, with a small model and with a server's engine."""
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -122,3 +123,14 @@ def test_engines_are_named_and_a_missing_library_names_its_extra(monkeypatch: py
         pass
     with pytest.raises(InvalidRequest, match="no engine is called"), open_engine(EngineSettings(engine="x")):
         pass
+
+
+def test_workers_are_those_of_a_ray_cluster(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = command("probe", "--run", "r", "--server", url, "--workers", "2")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("midband: --workers is for --ray")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "trainer.rollout.ray", raising=False)
+    done = command("probe", "--run", "r", "--server", url, "--ray", "--workers", "2")
+    assert done.exit_code == 1
+    assert done.stderr == "midband: probing on a Ray cluster needs ray: pip install 'midband[ray]'\n"
