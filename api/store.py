@@ -23,6 +23,7 @@ from api.db.features import read_features
 from api.db.runs import FULL, REWIND, StoredRun, reads_features
 from api.db.session import read, write
 from api.leases import Leases
+from api.turns import Turns
 from api.version import installed_version
 from selector.config import RunConfig
 from selector.engine import RunEngine
@@ -42,6 +43,7 @@ class RunStore:
 
     def __init__(self, database: Engine, leases: Leases | None = None) -> None:
         self.database, self._leases = database, leases
+        self.turns = Turns()  # between commands of runs and long work on pools
         self._pools: OrderedDict[tuple[int, int], PoolColumns] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -58,6 +58,7 @@ from api.schemas import (
     QuarantineRequest,
     RowError,
 )
+from api.turns import Turns
 
 MEMORY_BYTES = 2**23  # of an upload before it moves to a temporary file
 WRITE_BYTES = 2**20  # of an upload gathered before it is written there
@@ -166,7 +167,9 @@ async def put_prompts(pool: str, request: Request, mode: Literal["merge", "repla
     limit = request.app.state.settings.max_body_bytes if form is RowFormat.JSON else None
     async with _spooled(request, limit) as file:
         outcome = await run_in_threadpool(
-            lambda: import_rows(_engine(request), pool, read_rows(file, form), replace=replace, at=time.time())
+            lambda: import_rows(
+                _engine(request), pool, read_rows(file, form), replace=replace, at=time.time(), turns=_turns(request)
+            )
         )
     await service_of(request).pool_changed(pool)
     return _report(outcome, replace=replace)
@@ -321,6 +324,10 @@ async def _spooled(request: Request, limit: int | None) -> AsyncIterator[BinaryI
 def _engine(request: Request) -> Engine:
     engine: Engine = request.app.state.database
     return engine
+
+
+def _turns(request: Request) -> Turns:
+    return service_of(request).store.turns
 
 
 def _pool(request: Request, name: str) -> Pool:
