@@ -9,9 +9,9 @@ written: a process that lost the one can no longer do the other. A SQLite file h
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine, bindparam, delete, func, select
@@ -26,7 +26,12 @@ POLL_S = 0.05  # how often PostgreSQL is asked
 REMOVED_AT_ONCE = 1_024  # hidden rows, in a transaction of their own
 ADVISORY_CLASS = 0x6D69_6470  # of the locks on pools; those of servers and migrations have one number, not two
 
-Transaction = Callable[[], AbstractContextManager[Connection]]
+
+class Transaction(Protocol):
+    """Opens a transaction of a change. `hidden`: nobody sees it before a later one, which makes it durable."""
+
+    def __call__(self, *, hidden: bool = False) -> AbstractContextManager[Connection]: ...
+
 
 _LOCKS: WeakKeyDictionary[Engine, dict[int, threading.Lock]] = WeakKeyDictionary()
 _LOCKS_LOCK = threading.Lock()
@@ -44,15 +49,19 @@ def held(engine: Engine, pool_id: int, name: str) -> Iterator[Transaction]:
             lock = _LOCKS.setdefault(engine, {}).setdefault(pool_id, threading.Lock())
         if not lock.acquire(timeout=WAIT_S):
             raise busy
+
+        def written(*, hidden: bool = False) -> AbstractContextManager[Connection]:
+            return write(engine, durable=not hidden)
+
         try:
-            yield partial(write, engine)
+            yield written
         finally:
             lock.release()
         return
     with engine.connect() as connection:
 
         @contextmanager
-        def transaction() -> Iterator[Connection]:
+        def transaction(*, hidden: bool = False) -> Iterator[Connection]:
             with connection.begin():
                 yield connection
 
@@ -91,7 +100,7 @@ def remove_hidden(engine: Engine, transaction: Transaction, pool_id: int, *, num
     while found:
         at = [{"at_row": row.row} for row in found]
         asked = [{"hash": row.question_hash, "at_row": row.row} for row in found if row.question_hash is not None]
-        with transaction() as connection:
+        with transaction(hidden=True) as connection:
             if asked:
                 connection.execute(
                     delete(prompt_questions).where(
@@ -112,5 +121,5 @@ def remove_hidden(engine: Engine, transaction: Transaction, pool_id: int, *, num
             pool_deltas.c.revision == one.revision,
             pool_deltas.c.part == one.part,
         )
-        with transaction() as connection:
+        with transaction(hidden=True) as connection:
             connection.execute(delete(pool_deltas).where(*this))

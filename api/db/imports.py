@@ -179,7 +179,7 @@ class _Upload:
         last = list(itertools.islice(steps, 4))
         if len(last) == 4:
             for step in itertools.chain(last, steps):
-                with self.transaction() as connection:
+                with self.transaction(hidden=True) as connection:
                     step(connection)
                 self.turns.give_way()
             last = []
@@ -204,16 +204,15 @@ class _Upload:
         """All that stays hidden until the revision is current, each part small enough for a transaction."""
         first = self.pool.num_rows
         for chunk in _in_chunks(self.staged.created()):
-            rows = (first + _shuffled(len(chunk), self.pool.name, self.revision, first)).tolist()
+            order = _shuffled(len(chunk), self.pool.name, self.revision, first)
+            chunk = [new._replace(row=row) for new, row in zip(chunk, (first + order).tolist(), strict=True)]
             first += len(chunk)
-            for new, row in zip(chunk, rows, strict=True):
-                new.known.row = row
-            self.edited += [new.known.row for new in chunk if new.known.replaces is not None]
-            self.staged.place([(k.question_hash, k.row) for k, _, _ in chunk if k.question_hash is not None])
+            self.edited += [new.row for new in chunk if new.replaces is not None]
+            self.staged.place([(new.question_hash, new.row) for new in chunk if new.question_hash is not None])
             for batch in _in_batches(chunk):
                 values = [self._values(new) for new in batch]
                 yield partial(_insert, table="prompts", names=_COLUMNS, values=values)
-            yield partial(self._add_delta, known=[new.known for new in chunk], only_with_features=True)
+            yield partial(self._add_delta, known=chunk, only_with_features=True)
         for changed in _in_batches(self.staged.changed(), CHUNK_ROWS):
             yield partial(self._add_delta, known=changed, only_with_features=False)
         for placed in _in_batches(self.staged.placed()):
@@ -222,29 +221,30 @@ class _Upload:
 
     def _values(self, new: NewPrompt) -> tuple[object, ...]:
         """A new prompt in the order of _COLUMNS. The version before it has the key until the revision is current."""
-        known = new.known
         return (
             self.pool.id,
-            known.row,
-            known.key,
-            known.content_hash,
-            known.question_hash,
+            new.row,
+            new.key,
+            new.content_hash,
+            new.question_hash,
             new.content,
             new.answer,
-            known.category,
-            known.split,
-            known.features,
-            known.parent,
-            known.meta,
+            new.category,
+            new.split,
+            new.features,
+            new.parent,
+            new.meta,
             False,
-            known.replaces is not None,
+            new.replaces is not None,
             False,
-            known.replaces,
+            new.replaces,
             self.revision,
             self.revision,
         )
 
-    def _add_delta(self, connection: Connection, *, known: Sequence[Known], only_with_features: bool) -> None:
+    def _add_delta(
+        self, connection: Connection, *, known: Sequence[Known | NewPrompt], only_with_features: bool
+    ) -> None:
         """A part of the revision; its features come first. A pool that never had features keeps having none."""
         featured = [k for k in known if k.features] if only_with_features else known
         if featured and self._feature_lengths():
@@ -323,14 +323,14 @@ def _known(row: Any) -> Known:
     return Known(*row)
 
 
-def _changed(known: Known) -> ChangedPrompt:
+def _changed(known: Known | NewPrompt) -> ChangedPrompt:
     return ChangedPrompt(
         known.row,
         known.key,
         known.split,
         known.category,
-        known.absent,
-        known.quarantined,
-        known.superseded,
+        bool(known.absent),
+        bool(known.quarantined),
+        bool(known.superseded),
         known.content_hash,
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import NamedTuple, Self
 
+import numpy as np
 import orjson
 
 from api.importing.resolve import Known
@@ -23,27 +24,43 @@ _COLUMNS = (
     "superseded", "quarantined", "replaces", "content", "answer", "created",
 )  # fmt: skip
 _PUT = f"INSERT OR REPLACE INTO touched VALUES ({', '.join('?' * len(_COLUMNS))})"
+_KNOWN = ", ".join(f'"{name}"' for name in _COLUMNS[: _COLUMNS.index("content")])
 _SCHEMA = f"""
 PRAGMA journal_mode=OFF;
 PRAGMA synchronous=OFF;
 PRAGMA cache_size=-{CACHE_KIB};
 CREATE TABLE touched ("row" INTEGER PRIMARY KEY, {", ".join(f'"{name}"' for name in _COLUMNS[1:])});
-CREATE INDEX touched_key ON touched (key);
-CREATE INDEX touched_question ON touched (question_hash);
 CREATE TABLE placed (question_hash, "row");
+"""
+# Made when something is looked up for the first time: many uploads have no prompt twice.
+_INDEXES = """
+CREATE INDEX IF NOT EXISTS touched_key ON touched (key);
+CREATE INDEX IF NOT EXISTS touched_question ON touched (question_hash);
 """
 
 
 class NewPrompt(NamedTuple):
-    """A prompt that the upload makes, with its texts."""
+    """A prompt that the upload makes. Its row is provisional."""
 
-    known: Known
+    row: int
+    key: str
+    content_hash: str
+    question_hash: str | None
+    category: str | None
+    split: str
+    features: str | None
+    parent: str | None
+    meta: str | None
+    absent: int
+    superseded: int
+    quarantined: int
+    replaces: int | None
     content: str | None
     answer: str | None
 
     @property
     def num_bytes(self) -> int:
-        return len(self.content or "") + len(self.answer or "") + len(self.known.features or "")
+        return len(self.content or "") + len(self.answer or "") + len(self.features or "")
 
 
 class Staged:
@@ -51,6 +68,7 @@ class Staged:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._seen = np.zeros(0, np.int64)  # hashes of keys and questions, in order
         self.num_touched = 0
 
     @classmethod
@@ -67,13 +85,16 @@ class Staged:
         self._connection.executemany(_PUT, map(_values, known))
         self._connection.execute("COMMIT")
         self.num_touched += len(known)
+        texts = [text for k in known for text in (k.key, k.question_hash) if text is not None]
+        self._seen = np.sort(np.concatenate([self._seen, np.sort(_hashes(texts))]), kind="stable")
 
     def overlay(self, found: dict[int, Known], keys: Sequence[str], questions: Sequence[str]) -> None:
         """Adds to prompts found in the database those that the upload has with one of these keys or questions, or puts
         them in their place."""
-        if not self.num_touched:
-            return
-        for name, values in (("key", keys), ("question_hash", questions)):
+        for name, values in (("key", self._maybe(keys)), ("question_hash", self._maybe(questions))):
+            if not values:
+                continue
+            self._connection.executescript(_INDEXES)
             query = f"SELECT {_KNOWN} FROM touched WHERE {name} IN (SELECT value FROM json_each(?))"
             for row in self._connection.execute(query, (orjson.dumps(values).decode(),)):
                 known = _known(row)
@@ -81,9 +102,9 @@ class Staged:
 
     def created(self) -> Iterator[NewPrompt]:
         """New prompts in the order of their keys."""
-        query = f"SELECT {_KNOWN}, content, answer FROM touched WHERE created ORDER BY key"
-        for *row, content, answer in self._connection.execute(query):
-            yield NewPrompt(_known(row), content, answer)
+        # The sign keeps an index from being used: it would lead from place to place, and sorting goes straight on.
+        query = f"SELECT {_KNOWN}, content, answer FROM touched WHERE created ORDER BY +key"
+        return map(NewPrompt._make, self._connection.execute(query))
 
     def changed(self) -> Iterator[Known]:
         """Prompts that were there before: those that give up a key come before those that take it."""
@@ -101,8 +122,17 @@ class Staged:
         """The same in the order of the questions."""
         yield from self._connection.execute("SELECT * FROM placed ORDER BY question_hash, row")
 
+    def _maybe(self, texts: Sequence[str]) -> list[str]:
+        """Those texts that the upload may have as a key or question; the others it has not."""
+        if not len(self._seen) or not texts:
+            return []
+        hashes = _hashes(texts)
+        places = np.minimum(np.searchsorted(self._seen, hashes), len(self._seen) - 1)
+        return [texts[place] for place in np.flatnonzero(self._seen[places] == hashes).tolist()]
 
-_KNOWN = ", ".join(f'"{name}"' for name in _COLUMNS[: _COLUMNS.index("content")])
+
+def _hashes(texts: Sequence[str]) -> np.ndarray:
+    return np.fromiter(map(hash, texts), np.int64, len(texts))
 
 
 def _values(known: Known) -> tuple[object, ...]:
