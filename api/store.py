@@ -75,8 +75,10 @@ class RunStore:
         with read(self.database) as connection:
             return run_queries.pool_head(connection, pool_id)[1]
 
-    def pool(self, pool_id: int, revision: int | None = None, *, with_features: bool) -> PoolState:
-        """A pool at a revision, by default the newest."""
+    def pool(
+        self, pool_id: int, revision: int | None = None, *, with_features: bool, gently: bool = False
+    ) -> PoolState:
+        """A pool at a revision, by default the newest. `gently`: giving way to commands meanwhile, so not in one."""
         with read(self.database) as connection:
             name, newest = run_queries.pool_head(connection, pool_id)
             wanted = newest if revision is None else revision
@@ -85,7 +87,8 @@ class RunStore:
                 earlier = max((r for p, r in self._pools if p == pool_id and r < wanted), default=None)
                 base = None if earlier is None else self._pools[pool_id, earlier]
             if known is None:
-                known = pool_queries.load_pool_columns(connection, pool_id, wanted, base)
+                look = self.turns.give_way if gently else None
+                known = pool_queries.load_pool_columns(connection, pool_id, wanted, base, look)
         with self._lock:
             columns = self._pools.setdefault((pool_id, wanted), known)
             self._pools.move_to_end((pool_id, wanted))

@@ -57,9 +57,9 @@ class Turns:
         return look
 
 
-def paced(items: Iterable[T], look: Callable[[], None]) -> Iterator[T]:
+def paced(items: Iterable[T], look: Callable[[], None], *, every: int = ITEMS_BETWEEN_LOOKS) -> Iterator[T]:
     """The items, with a look after every few of them."""
     for place, item in enumerate(items):
         yield item
-        if not place % ITEMS_BETWEEN_LOOKS:
+        if not place % every:
             look()

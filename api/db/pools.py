@@ -5,7 +5,7 @@ prompts are in `prompts.py`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from api.db.columns import ChangedPrompt, PoolColumns, PoolDelta
 from api.db.models import pool_deltas, pool_revisions, pools, prompts
 from api.db.session import read, write
 from api.errors import PoolArchived, PoolConflict, no_pool, shown
+from api.turns import paced
 
 # How many prompts there are by (split, category, absent, quarantined); superseded versions do not count.
 Tallies = Counter[tuple[str, str | None, bool, bool]]
@@ -236,9 +237,14 @@ def contents(connection: Connection, pool_id: int, rows: Sequence[int]) -> dict[
 
 
 def load_pool_columns(
-    connection: Connection, pool_id: int, revision: int, base: PoolColumns | None = None
+    connection: Connection,
+    pool_id: int,
+    revision: int,
+    base: PoolColumns | None = None,
+    look: Callable[[], None] | None = None,
 ) -> PoolColumns:
-    """The pool's columns at a revision, on top of those at an earlier one where they are at hand.
+    """The pool's columns at a revision, on top of those at an earlier one where they are at hand. `look` is called
+    after every few thousand prompts.
 
     Raises DamagedData if a stored change fails its checksum, and ValueError for a revision that does not exist.
     """
@@ -253,6 +259,8 @@ def load_pool_columns(
     if num_rows is None or revision < base.revision:
         raise ValueError(f"pool {pool_id} has no revision {revision} after {base.revision}")
     deltas = _deltas(connection, pool_id, after=base.revision, up_to=revision)
+    if look is not None:
+        deltas = paced(deltas, look, every=1)
     return base.after(deltas, revision=revision, num_rows=num_rows)
 
 

@@ -20,7 +20,7 @@ from api.db.pools import Pool, find_rows, one_of, visible
 from api.db.session import read
 from api.errors import InvalidCursor, UnknownPrompt, shown
 
-EXPORT_PAGE_ROWS = 2_000
+EXPORT_PAGE_ROWS = 500  # some milliseconds of work, between which an export gives way
 MAX_LINKED = 100  # variants and versions listed for one prompt
 
 PromptRowData = Row[Any]

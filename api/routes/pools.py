@@ -228,7 +228,7 @@ async def get_export(
 ) -> StreamingResponse:
     """All prompts that are there. Without `run`, what is streamed can be uploaded again and changes nothing."""
     stored = await run_in_threadpool(_pool, request, pool)
-    pages = export_pages(_engine(request), stored)
+    pages = _giving_way(export_pages(_engine(request), stored), _turns(request))
     # The first page comes before the answer begins, so that an unknown run is still a proper error.
     first: list[Any] = await run_in_threadpool(next, pages, [])
 
@@ -244,6 +244,12 @@ async def get_export(
     headers = {"Content-Disposition": f'attachment; filename="{pool}.{form}"'}
     body = _written(writer, first, views, pages, fetch)
     return StreamingResponse(body, media_type=MEDIA_TYPES[RowFormat(form)], headers=headers)
+
+
+def _giving_way(pages: Iterator[list[Any]], turns: Turns) -> Iterator[list[Any]]:
+    for page in pages:
+        yield page
+        turns.give_way()
 
 
 async def _written(
