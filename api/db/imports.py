@@ -213,7 +213,7 @@ class _Upload:
                 values = [self._values(new) for new in batch]
                 yield partial(_insert, table="prompts", names=_COLUMNS, values=values)
             yield partial(self._add_delta, known=chunk, only_with_features=True)
-        for changed in _in_batches(self.staged.changed(), CHUNK_ROWS):
+        for changed in _in_chunks(self.staged.changed()):
             yield partial(self._add_delta, known=changed, only_with_features=False)
         for placed in _in_batches(self.staged.placed()):
             values = [(self.pool.id, question, row) for question, row in placed]
@@ -282,10 +282,14 @@ def _chunks(values: Iterable[object]) -> Iterator[list[PromptRow | RowFault]]:
 
 
 def _in_chunks(items: Iterable[T]) -> Iterator[list[T]]:
-    return _in_batches(items, CHUNK_ROWS, CHUNK_BYTES)
+    return _split(items, CHUNK_ROWS, CHUNK_BYTES)
 
 
-def _in_batches(items: Iterable[T], count: int = WRITTEN_AT_ONCE, num_bytes: int = BYTES_AT_ONCE) -> Iterator[list[T]]:
+def _in_batches(items: Iterable[T]) -> Iterator[list[T]]:
+    return _split(items, WRITTEN_AT_ONCE, BYTES_AT_ONCE)
+
+
+def _split(items: Iterable[T], count: int, num_bytes: int) -> Iterator[list[T]]:
     """Lists of so many items, or fewer where what they say passes so many bytes."""
     batch: list[T] = []
     held = 0
