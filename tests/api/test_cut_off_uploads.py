@@ -78,7 +78,7 @@ def _dies(url: str, where: int | str) -> None:
 
     imports._Upload._steps = some  # type: ignore[method-assign]
     if where == "inside the last":
-        setattr(imports, "close_revision", die)
+        imports._Upload._apply_changes = die  # type: ignore[method-assign]
     put(engine, upload(), replace=True)
 
 
