@@ -301,10 +301,14 @@ class RunService:
 
     async def pool_changed(self, pool: str) -> None:
         """Puts the pool's newest revision into the log of each of its runs that has not ended."""
-        for run in await asyncio.to_thread(self._runs_on, pool):
-            if not run.completed:
-                with suppress(NotOwner):  # its owner looks at the pool before it carries out anything
-                    await self.command(run.name, lambda work: work.see_pool())
+        going = [run for run in await asyncio.to_thread(self._runs_on, pool) if not run.completed]
+        for run in going:
+            if run.name in self._hosts:  # loaded before the run's turn, which finds it at hand
+                await asyncio.to_thread(self.store.pool, run.pool_id, with_features=False, gently=True)
+                break
+        for run in going:
+            with suppress(NotOwner):  # its owner looks at the pool before it carries out anything
+                await self.command(run.name, lambda work: work.see_pool())
 
     def _runs_on(self, pool: str) -> list[StoredRun]:
         with read(self.store.database) as connection:

@@ -23,6 +23,7 @@ from api.db.features import read_features
 from api.db.runs import FULL, REWIND, StoredRun, reads_features
 from api.db.session import read, write
 from api.leases import Leases
+from api.turns import Turns
 from api.version import installed_version
 from selector.config import RunConfig
 from selector.engine import RunEngine
@@ -42,6 +43,7 @@ class RunStore:
 
     def __init__(self, database: Engine, leases: Leases | None = None) -> None:
         self.database, self._leases = database, leases
+        self.turns = Turns()  # between commands of runs and long work on pools
         self._pools: OrderedDict[tuple[int, int], PoolColumns] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -73,8 +75,10 @@ class RunStore:
         with read(self.database) as connection:
             return run_queries.pool_head(connection, pool_id)[1]
 
-    def pool(self, pool_id: int, revision: int | None = None, *, with_features: bool) -> PoolState:
-        """A pool at a revision, by default the newest."""
+    def pool(
+        self, pool_id: int, revision: int | None = None, *, with_features: bool, gently: bool = False
+    ) -> PoolState:
+        """A pool at a revision, by default the newest. `gently`: giving way to commands meanwhile, so not in one."""
         with read(self.database) as connection:
             name, newest = run_queries.pool_head(connection, pool_id)
             wanted = newest if revision is None else revision
@@ -83,7 +87,8 @@ class RunStore:
                 earlier = max((r for p, r in self._pools if p == pool_id and r < wanted), default=None)
                 base = None if earlier is None else self._pools[pool_id, earlier]
             if known is None:
-                known = pool_queries.load_pool_columns(connection, pool_id, wanted, base)
+                look = self.turns.give_way if gently else None
+                known = pool_queries.load_pool_columns(connection, pool_id, wanted, base, look)
         with self._lock:
             columns = self._pools.setdefault((pool_id, wanted), known)
             self._pools.move_to_end((pool_id, wanted))

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -49,6 +49,8 @@ SERVER_SETTINGS = {
     "max_connections": "60",
     "autovacuum": "off",
 }
+# What a benchmark measures is as durable, and has as much room, as a small server in production.
+DURABLE_SETTINGS = {"listen_addresses": "", "shared_buffers": "256MB", "max_connections": "60"}
 
 
 def find_programs() -> Path | None:
@@ -70,8 +72,8 @@ class PostgresServer:
 
     @classmethod
     @contextmanager
-    def started(cls, programs: Path) -> Iterator["PostgresServer"]:
-        """Runs a server until the block ends, then removes all it kept.
+    def started(cls, programs: Path, *, durable: bool = False) -> Iterator["PostgresServer"]:
+        """Runs a server until the block ends, then removes all it kept. `durable`: it waits for the disk meanwhile.
 
         Raises RuntimeError, with the server's log, if it does not start.
         """
@@ -82,7 +84,7 @@ class PostgresServer:
             if user is not None:
                 shutil.chown(folder, user)
             _initialise(programs, folder, user)
-            process = _launch(programs, folder, user)
+            process = _launch(programs, folder, user, DURABLE_SETTINGS if durable else SERVER_SETTINGS)
             try:
                 server = cls(folder, count())
                 server._wait_until_ready(process)
@@ -151,10 +153,10 @@ def _initialise(programs: Path, folder: Path, user: str | None) -> None:
         raise RuntimeError(f"initdb failed for the tests' PostgreSQL server:\n{done.stdout}{done.stderr}")
 
 
-def _launch(programs: Path, folder: Path, user: str | None) -> subprocess.Popen[bytes]:
+def _launch(programs: Path, folder: Path, user: str | None, settings: Mapping[str, str]) -> subprocess.Popen[bytes]:
     command = ["sh", "-c", LAUNCH, str(folder), str(programs / "postgres")]
     command += ["-D", str(folder / "data"), "-k", str(folder)]
-    for name, value in SERVER_SETTINGS.items():
+    for name, value in settings.items():
         command += ["-c", f"{name}={value}"]
     with (folder / "log").open("wb") as log:
         # A session of its own: what is sent to the tests' process group, as by Ctrl-C, must not reach the watcher.

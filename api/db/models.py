@@ -48,6 +48,7 @@ pools = Table(
     Column("feature_lengths", Text, nullable=False),  # JSON: feature -> length of its vectors, 0 for a number
 )
 
+# Rows from `pools.num_rows` on are of an upload that is under way, or that was cut off: nobody sees them yet.
 prompts = Table(
     "prompts",
     metadata,
@@ -89,8 +90,16 @@ Index(
     sqlite_where=text("superseded = 1"),
     postgresql_where=text("superseded"),
 )
-# Finds equal contents too: equal contents are the same question.
-Index("ix_prompts_question", prompts.c.pool_id, prompts.c.question_hash)
+# Finds equal contents too: equal contents are the same question. A table and not an index, so that a long upload can
+# fill it in order: its keys are hashes, and each row of an index would touch another page.
+prompt_questions = Table(
+    "prompt_questions",
+    metadata,
+    Column("pool_id", ForeignKey("pools.id"), primary_key=True),
+    Column("question_hash", String(64), primary_key=True),
+    Column("row", Integer, primary_key=True, autoincrement=False),
+    sqlite_with_rowid=False,
+)
 
 pool_revisions = Table(
     "pool_revisions",

@@ -5,20 +5,24 @@ prompts are in `prompts.py`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, Engine, Row, Select, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, bindparam, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.types import Integer, String, Text
 
+from api.db.changing import Transaction, held, remove_hidden
 from api.db.columns import ChangedPrompt, PoolColumns, PoolDelta
 from api.db.models import pool_deltas, pool_revisions, pools, prompts
 from api.db.session import read, write
 from api.errors import PoolArchived, PoolConflict, no_pool, shown
+from api.turns import paced
 
 # How many prompts there are by (split, category, absent, quarantined); superseded versions do not count.
 Tallies = Counter[tuple[str, str | None, bool, bool]]
@@ -55,6 +59,14 @@ class Pool:
             if category is not None:
                 categories[category] += n
         return splits, dict(sorted(categories.items())), states
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldPool:
+    """A pool that nobody else changes, as it stands, and what opens each transaction that writes the change."""
+
+    pool: Pool
+    transaction: Transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +118,35 @@ def get_pool(connection: Connection, name: str, *, for_update: bool = False) -> 
 
 def changeable_pool(connection: Connection, name: str) -> Pool:
     """The pool, for a transaction that changes its prompts. Raises UnknownPool or PoolArchived."""
-    pool = get_pool(connection, name, for_update=True)
+    return _not_archived(get_pool(connection, name, for_update=True))
+
+
+@contextmanager
+def changing(engine: Engine, name: str) -> Iterator[HeldPool]:
+    """Holds a pool while the block changes it. Raises UnknownPool, PoolArchived, and Busy if another change takes long.
+
+    What the block leaves hidden when it raises is removed.
+    """
+    with held(engine, _open_pool(engine, name).id, name) as transaction:
+        pool = _open_pool(engine, name)
+        beyond = {"num_rows": pool.num_rows, "revision": pool.revision}
+        remove_hidden(engine, transaction, pool.id, **beyond)
+        try:
+            yield HeldPool(pool=pool, transaction=transaction)
+        except BaseException:
+            with suppress(SQLAlchemyError):  # then the next change removes it; what failed first is what is raised
+                remove_hidden(engine, transaction, pool.id, **beyond)
+            raise
+
+
+def _open_pool(engine: Engine, name: str) -> Pool:
+    with read(engine) as connection:
+        return _not_archived(get_pool(connection, name))
+
+
+def _not_archived(pool: Pool) -> Pool:
     if pool.archived:
-        raise PoolArchived(f"the pool {name!r} was archived and can no longer be changed")
+        raise PoolArchived(f"the pool {pool.name!r} was archived and can no longer be changed")
     return pool
 
 
@@ -133,7 +171,7 @@ def set_quarantine(engine: Engine, name: str, keys: Sequence[str], reason: str, 
 
     A prompt that already stands as asked for, reason included, is unchanged.
     """
-    with write(engine) as connection:
+    with changing(engine, name) as own, own.transaction() as connection:
         pool = changeable_pool(connection, name)
         by_key = find_rows(connection, pool.id, keys)
         rows = sorted(set(by_key.values()))
@@ -175,9 +213,16 @@ def set_quarantine(engine: Engine, name: str, keys: Sequence[str], reason: str, 
 def find_rows(connection: Connection, pool_id: int, keys: Sequence[str]) -> dict[str, int]:
     """Key -> row of its current prompt; unknown keys are left out."""
     query = select(prompts.c.key, prompts.c.row).where(
-        prompts.c.pool_id == pool_id, ~prompts.c.superseded, one_of(connection, prompts.c.key, keys)
+        prompts.c.pool_id == pool_id, ~prompts.c.superseded, one_of(connection, prompts.c.key, keys), visible(pool_id)
     )
     return {row.key: row.row for row in connection.execute(query)}
+
+
+def visible(pool_id: int) -> ColumnElement[bool]:
+    """Whether a prompt is of a revision that is there: rows further on are of an upload that is under way."""
+    # A sum, so that neither database takes this for a way to find the rows: it only leaves some out.
+    num_rows = select(pools.c.num_rows).where(pools.c.id == pool_id).scalar_subquery()
+    return prompts.c.row + 0 < num_rows
 
 
 def contents(connection: Connection, pool_id: int, rows: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -192,9 +237,14 @@ def contents(connection: Connection, pool_id: int, rows: Sequence[int]) -> dict[
 
 
 def load_pool_columns(
-    connection: Connection, pool_id: int, revision: int, base: PoolColumns | None = None
+    connection: Connection,
+    pool_id: int,
+    revision: int,
+    base: PoolColumns | None = None,
+    look: Callable[[], None] | None = None,
 ) -> PoolColumns:
-    """The pool's columns at a revision, on top of those at an earlier one where they are at hand.
+    """The pool's columns at a revision, on top of those at an earlier one where they are at hand. `look` is called
+    after every few thousand prompts.
 
     Raises DamagedData if a stored change fails its checksum, and ValueError for a revision that does not exist.
     """
@@ -209,6 +259,8 @@ def load_pool_columns(
     if num_rows is None or revision < base.revision:
         raise ValueError(f"pool {pool_id} has no revision {revision} after {base.revision}")
     deltas = _deltas(connection, pool_id, after=base.revision, up_to=revision)
+    if look is not None:
+        deltas = paced(deltas, look, every=1)
     return base.after(deltas, revision=revision, num_rows=num_rows)
 
 

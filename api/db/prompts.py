@@ -15,12 +15,12 @@ import numpy as np
 import orjson
 from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, func, or_, select
 
-from api.db.models import prompts
-from api.db.pools import Pool, find_rows, one_of
+from api.db.models import prompt_questions, prompts
+from api.db.pools import Pool, find_rows, one_of, visible
 from api.db.session import read
 from api.errors import InvalidCursor, UnknownPrompt, shown
 
-EXPORT_PAGE_ROWS = 2_000
+EXPORT_PAGE_ROWS = 500  # some milliseconds of work, between which an export gives way
 MAX_LINKED = 100  # variants and versions listed for one prompt
 
 PromptRowData = Row[Any]
@@ -138,11 +138,13 @@ def get_prompt(engine: Engine, pool: Pool, key: str) -> tuple[PromptRowData, Pro
         if row is None:
             raise UnknownPrompt(f"the pool {pool.name!r} has no prompt {shown(key)}")
         prompt = _by_row(connection, pool, [row])[row]
-        mine = prompts.c.pool_id == pool.id
+        asked = prompt_questions.c
+        same = select(asked.row).where(asked.pool_id == pool.id, asked.question_hash == prompt.question_hash)
+        seen = and_(prompts.c.pool_id == pool.id, visible(pool.id))
         variants = select(prompts.c.key).where(
-            mine, prompts.c.question_hash == prompt.question_hash, prompts.c.row != row, ~prompts.c.superseded
+            seen, prompts.c.row.in_(same), prompts.c.row != row, ~prompts.c.superseded
         )
-        versions = select(prompts).where(mine, prompts.c.superseded, prompts.c.key == prompt.key)
+        versions = select(prompts).where(seen, prompts.c.superseded, prompts.c.key == prompt.key)
         links = PromptLinks(
             variants=list(connection.execute(variants.order_by(prompts.c.key).limit(MAX_LINKED)).scalars()),
             versions=list(connection.execute(versions.order_by(prompts.c.row.desc()).limit(MAX_LINKED)).all()),
@@ -177,7 +179,7 @@ def _by_row(connection: Connection, pool: Pool, rows: Sequence[int]) -> dict[int
 
 
 def _fits(pool: Pool, wanted: PromptFilter) -> ColumnElement[bool]:
-    terms: list[ColumnElement[bool]] = [prompts.c.pool_id == pool.id, ~prompts.c.superseded]
+    terms: list[ColumnElement[bool]] = [prompts.c.pool_id == pool.id, ~prompts.c.superseded, visible(pool.id)]
     terms.append(prompts.c.absent if wanted.absent else ~prompts.c.absent)
     if wanted.category is not None:
         # An empty text asks for those without a category.

@@ -58,16 +58,30 @@ def create_database(url: str) -> Engine:
 
 
 @contextmanager
-def write(engine: Engine) -> Iterator[Connection]:
+def write(engine: Engine, *, durable: bool = True) -> Iterator[Connection]:
     """One transaction that changes something: committed when the block ends, rolled back when it raises.
 
     On SQLite one thread at a time is inside; it waits here and not in the database, which would give up after a while.
-    Never nested.
+    Never nested. What is not `durable` by itself reaches the disk at the latest with the next transaction that is.
     """
-    with _lock_of(engine), engine.connect() as connection:
+    with _lock_of(engine), engine.connect() as connection, nullcontext() if durable else _unhurried(connection):
         connection = connection.execution_options(**{_WRITES: True})
         with connection.begin():
             yield connection
+
+
+@contextmanager
+def _unhurried(connection: Connection) -> Iterator[None]:
+    """Does not wait for the disk at the end of a transaction. In WAL mode the order of writes stays as it is."""
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    driver: Any = connection.connection.driver_connection  # past SQLAlchemy, which would begin a transaction
+    driver.execute("PRAGMA synchronous=NORMAL")
+    try:
+        yield
+    finally:
+        driver.execute("PRAGMA synchronous=FULL")
 
 
 @contextmanager

@@ -18,7 +18,7 @@ content under the same key refused. What a row does not say stays as it is; a ne
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from api.importing.rows import MAX_FEATURES, VECTOR, PromptRow, RowFault
@@ -116,7 +116,7 @@ class Resolver:
         self._questions: set[int] = set()  # those noted to have several answers, by the start of their hash
         self._mentioned = bytearray(num_rows)  # 1: an upload row was about this prompt; 2: and it was taken over
 
-    def resolve(self, rows: Sequence[PromptRow | RowFault], lookup: Lookup) -> Plan:
+    def resolve(self, rows: Iterable[PromptRow | RowFault], lookup: Lookup) -> Plan:
         """Decides about one chunk. New prompts stand in the plan in the order of their rows."""
         plan = Plan()
         for row in rows:

@@ -18,6 +18,7 @@ from api.importing.rows import VECTOR
 
 # Under one name whatever the format: the columns of an upload.
 TEXT_COLUMNS = ("key", "content", "answer", "category", "split", "parent", "meta")
+PAGES_IN_GROUP = 4  # of a Parquet file: each group of rows is read, and described, by itself
 
 MEDIA_TYPES = {
     RowFormat.JSONL: "application/x-ndjson",
@@ -100,6 +101,7 @@ class _ParquetWriter:
             fields.append(pa.field(_feature_column(name), pa.list_(pa.float64()) if length else pa.float64()))
         fields += [pa.field(name, pa.float64() if numbers else pa.string()) for name, numbers in view_columns]
         self._schema = pa.schema(fields)
+        self._pages: list[pa.Table] = []
         self._file = io.BytesIO()
         self._sink = pa.PythonFile(self._file, mode="w")
         self._writer = pq.ParquetWriter(self._sink, self._schema)
@@ -116,12 +118,20 @@ class _ParquetWriter:
             seen = [view.get(name) for view in flat]
             columns.append(seen if numbers else [None if v is None else _cell(v) for v in seen])
         arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
-        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+        self._pages.append(pa.Table.from_arrays(arrays, schema=self._schema))
+        if len(self._pages) == PAGES_IN_GROUP:
+            self._write_group()
         return self._drain()
 
     def end(self) -> bytes:
+        if self._pages:
+            self._write_group()
         self._writer.close()
         return self._drain()
+
+    def _write_group(self) -> None:
+        self._writer.write_table(pa.concat_tables(self._pages).combine_chunks())
+        self._pages.clear()
 
     def _drain(self) -> bytes:
         """What was written since the last time. Parquet is written front to back, so it need not be kept."""

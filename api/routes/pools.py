@@ -58,6 +58,7 @@ from api.schemas import (
     QuarantineRequest,
     RowError,
 )
+from api.turns import Turns
 
 MEMORY_BYTES = 2**23  # of an upload before it moves to a temporary file
 WRITE_BYTES = 2**20  # of an upload gathered before it is written there
@@ -166,7 +167,9 @@ async def put_prompts(pool: str, request: Request, mode: Literal["merge", "repla
     limit = request.app.state.settings.max_body_bytes if form is RowFormat.JSON else None
     async with _spooled(request, limit) as file:
         outcome = await run_in_threadpool(
-            lambda: import_rows(_engine(request), pool, read_rows(file, form), replace=replace, at=time.time())
+            lambda: import_rows(
+                _engine(request), pool, read_rows(file, form), replace=replace, at=time.time(), turns=_turns(request)
+            )
         )
     await service_of(request).pool_changed(pool)
     return _report(outcome, replace=replace)
@@ -225,7 +228,7 @@ async def get_export(
 ) -> StreamingResponse:
     """All prompts that are there. Without `run`, what is streamed can be uploaded again and changes nothing."""
     stored = await run_in_threadpool(_pool, request, pool)
-    pages = export_pages(_engine(request), stored)
+    pages = _giving_way(export_pages(_engine(request), stored), _turns(request))
     # The first page comes before the answer begins, so that an unknown run is still a proper error.
     first: list[Any] = await run_in_threadpool(next, pages, [])
 
@@ -241,6 +244,12 @@ async def get_export(
     headers = {"Content-Disposition": f'attachment; filename="{pool}.{form}"'}
     body = _written(writer, first, views, pages, fetch)
     return StreamingResponse(body, media_type=MEDIA_TYPES[RowFormat(form)], headers=headers)
+
+
+def _giving_way(pages: Iterator[list[Any]], turns: Turns) -> Iterator[list[Any]]:
+    for page in pages:
+        yield page
+        turns.give_way()
 
 
 async def _written(
@@ -321,6 +330,10 @@ async def _spooled(request: Request, limit: int | None) -> AsyncIterator[BinaryI
 def _engine(request: Request) -> Engine:
     engine: Engine = request.app.state.database
     return engine
+
+
+def _turns(request: Request) -> Turns:
+    return service_of(request).store.turns
 
 
 def _pool(request: Request, name: str) -> Pool:

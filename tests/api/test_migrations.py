@@ -48,7 +48,7 @@ def test_the_comparison_sees_a_difference(engine: Engine) -> None:
     upgrade(engine)
     with write(engine) as connection:
         connection.execute(text("ALTER TABLE pools ADD COLUMN extra INTEGER"))
-        connection.execute(text("DROP INDEX ix_prompts_question"))
+        connection.execute(text("DROP INDEX ix_prompts_superseded_key"))
     assert len(drift(engine)) == 2
 
 

@@ -6,6 +6,7 @@ Run as `python -m tests.benchmarks.bare PORT DRAW_ANSWER REPORT_ANSWER`, the las
 import sys
 from pathlib import Path
 
+import orjson
 import uvicorn
 from fastapi import FastAPI, Request, Response
 
@@ -23,6 +24,15 @@ def bare_app(draw_answer: bytes, report_answer: bytes) -> FastAPI:
     async def report(request: Request) -> Response:
         schemas.ReportRequest.model_validate_json(await request.body())
         return Response(report_answer, media_type="application/json")
+
+    @app.put("/prompts")
+    async def upload(request: Request) -> Response:
+        rest = b""
+        async for part in request.stream():
+            *lines, rest = (rest + part).split(b"\n")
+            for line in lines:
+                orjson.loads(line)
+        return Response(b"{}", media_type="application/json")
 
     return app
 

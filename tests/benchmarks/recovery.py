@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
 from sqlalchemy import insert
@@ -31,6 +30,7 @@ from selector.drawing import DrawRequest
 from selector.policies import PRESETS
 from selector.reports import GroupIn, Report, RolloutIn
 from tests.benchmarks.language import Figure, arguments, show
+from tests.benchmarks.serving import stored_bytes
 
 NUM_PROMPTS, QUICK_PROMPTS = 100_000, 5_000
 ROLLOUTS, QUICK_ROLLOUTS = 5_000_000, 100_000
@@ -46,19 +46,22 @@ def main() -> None:
     if options.load:
         _load(options.load)
         return
-    num_prompts = QUICK_PROMPTS if options.quick else NUM_PROMPTS
-    rollouts = QUICK_ROLLOUTS if options.quick else ROLLOUTS
     with tempfile.TemporaryDirectory() as folder:
-        url = f"sqlite:///{folder}/recovery.db"
-        made = _make(url, num_prompts, rollouts)
-        stored = sum(path.stat().st_size for path in Path(folder).iterdir())
-        command = [sys.executable, "-m", "tests.benchmarks.recovery", "--load", url]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        found = json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+        show(figures("sqlite", f"sqlite:///{folder}/recovery.db", quick=options.quick), as_json=options.json)
+
+
+def figures(database: str, url: str, *, quick: bool) -> list[Figure]:
+    """Of a run that is made in this empty database."""
+    num_prompts = QUICK_PROMPTS if quick else NUM_PROMPTS
+    made = _make(url, num_prompts, QUICK_ROLLOUTS if quick else ROLLOUTS)
+    stored = stored_bytes(url)
+    command = [sys.executable, "-m", "tests.benchmarks.recovery", "--load", url]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    found = json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
     setting = {
         "reported": made["reported"],
         "tail_events": made["tail"],
-        "database": "sqlite",
+        "database": database,
         "group_size": GROUP_SIZE,
     }
     rows = [
@@ -70,11 +73,13 @@ def main() -> None:
         ("database", "bytes per rollout", stored / made["reported"], "B"),
         ("database", "of them snapshots", made["snapshot_bytes"] / made["reported"], "B"),
     ]
-    figures = [
-        Figure(benchmark="recovery", case=case, metric=metric, value=value, unit=unit, n=num_prompts, setting=setting)
+    return [
+        Figure(
+            benchmark="recovery", case=f"{case}, {database}", metric=metric, value=value, unit=unit, n=num_prompts,
+            setting=setting,
+        )
         for case, metric, value, unit in rows
-    ]
-    show(figures, as_json=options.json)
+    ]  # fmt: skip
 
 
 def _make(url: str, num_prompts: int, rollouts: int) -> dict[str, float]:

@@ -18,7 +18,7 @@ import numpy as np
 import midband
 from api.schemas import Batch, GroupReport, Ticket
 from tests.benchmarks.language import Figure, arguments, show
-from tests.benchmarks.service import bare_server, fill, midband_server
+from tests.benchmarks.serving import bare_server, fill, midband_server, write_rows
 from trainer.client import Client
 
 NUM_PROMPTS, QUICK_PROMPTS = 100_000, 2_000
@@ -34,9 +34,11 @@ def main() -> None:
     num_prompts, size, steps = (
         (QUICK_PROMPTS, QUICK_BATCH, QUICK_STEPS) if options.quick else (NUM_PROMPTS, BATCH_SIZE, STEPS)
     )
-    with tempfile.TemporaryDirectory() as folder, midband_server(Path(folder)) as service:
-        fill(service, num_prompts)
-        show(_measure(service, Path(folder), num_prompts, size, steps), as_json=options.json)
+    with tempfile.TemporaryDirectory() as folder, midband_server(f"sqlite:///{folder}/bench.db") as server:
+        rows = Path(folder) / "rows.jsonl"
+        write_rows(rows, num_prompts)
+        fill(server.client, rows)
+        show(_measure(server.client, Path(folder), num_prompts, size, steps), as_json=options.json)
 
 
 def _measure(service: httpx.Client, folder: Path, num_prompts: int, size: int, steps: int) -> list[Figure]:
@@ -49,7 +51,8 @@ def _measure(service: httpx.Client, folder: Path, num_prompts: int, size: int, s
         (folder / "report.json").write_text(answer.model_dump_json())
         ready = _ready_client(first, answer.model_dump_json().encode())
         processor_s = 0.0
-        with bare_server(folder) as bare:
+        with bare_server(folder) as bare_process:
+            bare = bare_process.client
             for index in range(1, steps + 1):
                 before_s = _processor_s(service) + time.process_time()
                 took = _step(client, index, size)
