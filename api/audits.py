@@ -77,6 +77,7 @@ def counts(counted: Accounts) -> dict[str, Any]:
             "category": [asdict(mix) for mix in counted.mix_category],
             "length": [asdict(mix) for mix in counted.mix_length],
         },
+        "quotas": None if counted.held is None else asdict(counted.held),
         "response": {name: [asdict(one) for one in values] for name, values in counted.response.items()},
         "never_back": {
             **asdict(counted.never_back),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from selector import exposure, mixes
 from selector.exposure import Counts, Coverage, Ratio
 from selector.forecasts import Calibration, calibration
+from selector.held import Held, held_quotas, warnings_of
 from selector.issued import issued_tickets
 from selector.mixes import Mix, NeverBack, Response
 from selector.state import RunState
@@ -29,6 +30,7 @@ class Accounts:
     mix_length: tuple[Mix, ...]
     response: Mapping[str, tuple[Response, ...]]
     never_back: NeverBack
+    held: Held | None  # None without quotas
     warnings: tuple[str, ...]
 
 
@@ -37,7 +39,12 @@ def accounts(state: RunState) -> Accounts:
     categories, lengths = mixes.category_kinds(state, issued), mixes.length_kinds(issued)
     mix_category, mix_length = (mixes.mixes(issued, kinds, trained) for kinds in (categories, lengths))
     moment, stuck = exposure.second_moment(issued, state.config.advantage), mixes.never_back(state, issued)
-    warnings = [*mixes.departures("category", mix_category), *mixes.departures("length", mix_length)]
+    held = held_quotas(state, issued, trained)
+    warnings = [
+        *mixes.departures("category", mix_category, but=state.config.policy.quotas or {}),
+        *warnings_of(held),
+        *mixes.departures("length", mix_length),
+    ]
     if moment is not None and moment > 1 and state.config.weights == "horvitz_thompson":
         warnings.append(
             f"the weighted gradient's second moment is {moment:.2f} times that of uniform draws, as predicted: the "
@@ -65,5 +72,6 @@ def accounts(state: RunState) -> Accounts:
             "category": mixes.responses(issued, categories),
         },
         never_back=stuck,
+        held=held,
         warnings=tuple(warnings),
     )

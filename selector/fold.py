@@ -32,6 +32,7 @@ from selector.events import (
     TicketsExpired,
 )
 from selector.graded import learn_ties
+from selector.holding import count_draw, count_ended, count_trained
 from selector.ledger import whole_microseconds
 from selector.revisits import next_overdue
 from selector.silence import count_heard, loss_share
@@ -132,6 +133,7 @@ def close(state: RunState, tickets: Sequence[int], closings: Sequence[Closing]) 
         )
     _observe(state, ordinals[reported])
     _quarantine(state, ordinals[~reported])
+    count_ended(state, ordinals)
     if state.config.feed == "informative_only":
         count_heard(state, ordinals)
         _hear_silence(state, ordinals[table["reason"][ordinals] == VoidReason.SILENT])
@@ -261,6 +263,8 @@ def _draw(state: RunState, event: BatchDrawn) -> None:
 def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
     """Credits, overdue revisits and counters: the part of a train draw that is not in its tickets."""
     fold_numbers(state, event.controlled, refill=event.refill)
+    if not event.refill:
+        count_draw(state)
     frame_N = state.frame_N
     if state.config.policy.lifecycle is not None:
         state.rows["lifecycle_N"][event.woken] = Lifecycle.ACTIVE
@@ -405,6 +409,7 @@ def _retry(state: RunState, ticket: int, deadline: float | None) -> None:
 
 
 def _step(state: RunState, event: StepRecorded) -> None:
+    count_trained(state, event.trained)
     state.steps[event.branch, event.step] = {**event.to_json(), "seq": state.seq}
     state.step = max(state.step, event.step)
     state.ledger.add_costs(event.costs)

@@ -107,6 +107,7 @@ def _way(said: Mapping[str, Any]) -> Section:
                 for k in _largest(kinds, "issued")
             ]  # fmt: skip
             blocks.append(Table(header=[name, "drawn", "came back", "trained on", "void"], rows=rows))
+    blocks += _quotas(said["quotas"])
     for name, kinds in said["response"].items():
         rows = [
             [k["kind"], f"{k['came_back']:,} of {k['ended']:,} ({percent(k['share'])})",
@@ -121,6 +122,27 @@ def _way(said: Mapping[str, Any]) -> Section:
         rows = [[one["prompt"], f"{one['tickets']:,}", f"{one['tokens']:,}"] for one in stuck["listed"]]
         blocks.append(Table(header=["prompt that never came back in time", "tickets", "tokens paid"], rows=rows))
     return Section(title="What became of it", blocks=blocks)
+
+
+def _quotas(said: Mapping[str, Any] | None) -> list[Block]:
+    if said is None:
+        return []
+    rows = [
+        [
+            one["category"],
+            percent(one["quota"]),
+            _part(one["issued"], one["issued_share"]),
+            _part(one["trained"], one["trained_share"]),
+            {True: "yes", False: "no", None: "not known yet"}[one["held"]],
+            one["reason"] or "–",
+        ]
+        for one in said["categories"]
+    ]
+    return [
+        f"Quotas are shares of what is trained on ({said['counted']}), held within {percent(said['tolerance'])}: "
+        "prompts are drawn as often as it takes.",
+        Table(header=["Quotas: category", "asked for", "drawn", "trained on", "held", "why not"], rows=rows),
+    ]
 
 
 def _beliefs(said: Mapping[str, Any]) -> Section:

@@ -117,6 +117,7 @@ class AuditInfo(Answer):
     inverse_yield: float | None = None
     calibration: dict[str, object] | None = None
     mix: dict[str, list[Mix]] = Field(default={})
+    quotas: dict[str, object] | None = None
     response: dict[str, list[dict[str, object]]] = Field(default={})
     never_back: dict[str, object] | None = None
     quarantined: list[dict[str, object]] = Field(default=[])
