@@ -36,7 +36,7 @@ from selector.holding import count_draw, count_ended, count_trained
 from selector.ledger import whole_microseconds
 from selector.revisits import next_overdue
 from selector.silence import count_heard, loss_share
-from selector.standing import observed
+from selector.standing import fixed_counts, fixed_shares, observed
 from selector.state import Checkpoint, DrawnBatch, RunState
 from selector.suspects import same_score
 from selector.tickets import hash_id
@@ -161,7 +161,7 @@ def _observe(state: RunState, ordinals: np.ndarray) -> None:
             version_B=table["reported_version"][ticket_B],
         )
     )
-    progress.rate(state.rows, rows, table["passes"][ordinals] / table["scored"][ordinals])
+    progress.rate(state.rows, rows, fixed_shares(state, ordinals))
     count_groups(state, ordinals)
     state.costs.observe(rollout_costs(state, ordinals))
     _move(state, ordinals)
@@ -196,7 +196,7 @@ def _move(state: RunState, ordinals: np.ndarray) -> None:
         return
     # A group issued before its prompt went to rest is no review.
     is_review_B = table["issued_draw"][ordinals] >= columns["mastered_draw_N"][rows_U][place_B]
-    slip_B = is_review_B & lifecycle.is_slip(passes_B, scored_B, rules.level)
+    slip_B = is_review_B & lifecycle.is_slip(*fixed_counts(state, ordinals), rules.level)
     before_U = columns["lifecycle_N"][rows_U]
     after_U = lifecycle.next_stage(
         lifecycle.Touched(

@@ -64,6 +64,11 @@ class DrawnBatch:
     def key(self) -> tuple[str, int, int]:
         return (self.event.purpose, self.event.index, self.event.refill)
 
+    @property
+    def tickets(self) -> np.ndarray:
+        """Ordinals of its tickets."""
+        return np.arange(self.first_ticket, self.first_ticket + len(self.event.row_K))
+
 
 @dataclass(slots=True)
 class Checkpoint:
