@@ -3,6 +3,7 @@
 The route and the report call it, in worker threads, with a copy of the run. Pure; it reads and never changes it.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +13,7 @@ from selector.accounts import Accounts, accounts
 from selector.audit_values import Audit, Curves, Estimate
 from selector.auditing import audit_run, claim_realised
 from selector.drawing import claim_of
+from selector.feature_parts import Parts
 from selector.state import RunState
 
 STREAMS = ("uniform", "selected", "reweighted")
@@ -22,8 +24,9 @@ SPEAKS_OF = (
 )
 
 
-def audit_info(state: RunState, level: float) -> dict[str, Any]:
-    found, counted = audit_run(state, level), accounts(state)
+def audit_info(state: RunState, level: float, features: Mapping[str, Parts] | None = None) -> dict[str, Any]:
+    """features: parts of the pool, as `accounts` takes them."""
+    found, counted = audit_run(state, level), accounts(state, features)
     return {
         "run": state.run,
         "branch": state.branch,

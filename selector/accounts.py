@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from selector import exposure, mixes
 from selector.exposure import Counts, Coverage, Ratio
+from selector.feature_parts import Parts, feature_parts
 from selector.forecasts import Calibration, calibration
 from selector.held import Held, held_quotas, warnings_of
 from selector.issued import issued_tickets
@@ -34,7 +35,10 @@ class Accounts:
     warnings: tuple[str, ...]
 
 
-def accounts(state: RunState) -> Accounts:
+def accounts(state: RunState, features: Mapping[str, Parts] | None = None) -> Accounts:
+    """features: parts of the pool by its numbers; by default by those that the run holds, as the pool is now."""
+    if features is None:
+        features = feature_parts(state.pool.features, state.pool.frame_N)
     issued, trained = issued_tickets(state), mixes.trained_tickets(state)
     categories, lengths = mixes.category_kinds(state, issued), mixes.length_kinds(issued)
     mix_category, mix_length = (mixes.mixes(issued, kinds, trained) for kinds in (categories, lengths))
@@ -58,7 +62,7 @@ def accounts(state: RunState) -> Accounts:
     return Accounts(
         coverage=exposure.coverage(state, issued),
         length=exposure.length_ratio(state, issued),
-        features=exposure.feature_ratios(state, issued),
+        features=exposure.feature_ratios(state, issued, features),
         induced=exposure.induced(issued),
         second_moment=moment,
         inverse_yield=exposure.inverse_yield(issued),

@@ -14,6 +14,7 @@ from selector.accounts import accounts
 from selector.auditing import audit_run, claim_realised
 from selector.curves import curve
 from selector.drawing import claim_of
+from selector.feature_parts import Parts
 from selector.looks import held_out_looks
 from selector.state import RunState
 
@@ -22,10 +23,11 @@ FACTS = ("accelerator", "driver", "model", "max_prompt_tokens", "max_new_tokens"
 SECONDS_OF_AN_HOUR = 3600.0
 
 
-def run_report(state: RunState) -> dict[str, Any]:
+def run_report(state: RunState, features: Mapping[str, Parts] | None = None) -> dict[str, Any]:
+    """features: parts of the pool, as `accounts` takes them."""
     costs, said = measuring.costs(state), measuring.quality_of(state)
     looks, _ = held_out_looks(state)
-    audit, counted, lengths = audit_run(state), accounts(state), measuring.answer_lengths(state)
+    audit, counted, lengths = audit_run(state), accounts(state, features), measuring.answer_lengths(state)
     found: dict[str, Any] = {
         "run": state.run,
         "midband": installed_version(),
