@@ -38,16 +38,7 @@ def audit_info(state: RunState, level: float, features: Mapping[str, Parts] | No
         **{name: streams(getattr(found, name)) for name in QUANTITIES},
         "shift": shifts(found),
         "contrasts": [asdict(contrast) for contrast in found.contrasts],
-        "blocks": [
-            {
-                "block": block.number,
-                "draws": block.draws,
-                "num_draws": block.num_draws,
-                "level": block.level,
-                **{name: streams(getattr(block, name)) for name in QUANTITIES},
-            }
-            for block in found.blocks
-        ],
+        "blocks": blocks(found),
         "num_blocks": found.num_blocks,
         "selection_ratio": {
             "category": dict(found.selection_ratio.category),
@@ -90,6 +81,20 @@ def counts(counted: Accounts) -> dict[str, Any]:
             ],
         },
     }
+
+
+def blocks(found: Audit) -> list[dict[str, Any]]:
+    """The latest of the fixed blocks of draws."""
+    return [
+        {
+            "block": block.number,
+            "draws": block.draws,
+            "num_draws": block.num_draws,
+            "level": block.level,
+            **{name: streams(getattr(block, name)) for name in QUANTITIES},
+        }
+        for block in found.blocks
+    ]
 
 
 def streams(curves: Curves) -> dict[str, Any]:
