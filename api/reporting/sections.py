@@ -142,8 +142,8 @@ def _quality(found: Mapping[str, Any]) -> Section:
             is_shown_by_points=True,
         )
         smoothed = Line(name="smoothed, never falling", x=x, y=[p["smoothed"] for p in points])
-        names = {"x_name": "tokens generated for training", "y_name": "held-out pass rate"}
-        svg = line_chart(Lines(lines=[looks, smoothed], **names))
+        x_name, y_name = "tokens generated for training", "held-out pass rate"
+        svg = line_chart(Lines(lines=[looks, smoothed], x_name=x_name, y_name=y_name))
         blocks.append(Picture(svg=svg, caption="Held-out pass rate against tokens; shaded: 95 % of each look"))
         rows = [
             [str(p["index"]), f"{p['spent']['tokens']:,}", f"{p['spent']['rollouts']:,}",
