@@ -115,12 +115,13 @@ def shares(
     yield_s of one. T is such that Σ max(0, T·quota_s − sure_s)/yield_s is all the places that the chased strata have,
     and each gets its part. Strata that are not chased have their quotas; what those leave goes to the chased ones.
 
-    quota_S: >= 0, of sum 1. sure_S: >= 0. yield_S: > 0. places: > 0. Without a chased stratum the quotas themselves.
+    quota_S: >= 0, of sum 1. sure_S: >= 0. yield_S: > 0. places: >= 0. Without a chased stratum, or without places, the
+    quotas themselves.
     """
     at = np.flatnonzero(chased_S)
+    if not len(at) or places <= 0.0:
+        return quota_S
     share_S = np.where(chased_S, 0.0, quota_S)
-    if not len(at):
-        return share_S
     left = max(0.0, 1.0 - float(share_S.sum()))
     # From T = sure/quota on a stratum takes quota/yield places for every unit of T: fill up from the lowest such T.
     start_A, slope_A = sure_S[at] / quota_S[at], quota_S[at] / yield_S[at]
@@ -128,6 +129,7 @@ def shares(
     slope = np.cumsum(slope_A[order])
     level = (left * places + np.cumsum((slope_A * start_A)[order])) / slope  # T with so many strata below it
     reached = level >= start_A[order]
+    reached[0] = True  # whatever rounding says
     top = float(level[np.flatnonzero(reached)[-1]])
     share_S[at] = np.maximum(0.0, top - start_A) * slope_A / places
     return share_S

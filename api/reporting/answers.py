@@ -9,8 +9,10 @@ from typing import Any
 from api.reporting.blocks import Section
 from api.reporting.content import percent
 from api.reporting.words import QUANTITY_WORDS, between, rate
+from selector.claims import ClaimType
 
 NO_VERDICT = "no verdict"
+UNIFORM = ClaimType.EXACT.value  # which uniform draws alone have
 
 
 def answers(found: Mapping[str, Any]) -> Section:
@@ -19,7 +21,7 @@ def answers(found: Mapping[str, Any]) -> Section:
         f"Selected: {_selected(found)}",
         f"Cost: {_cost(found)}",
         f"Held-out quality: {_from_to(found['curve'])}.",
-        f"Bought: {_bought(said)}",
+        f"Bought: {_bought(found)}",
         f"Whether the trainer's own curve can be read as quality: {found['quality']['verdict']}.",
         f"Whether it can be read as the pool's: {_verdict(said)}.",
         f"Whether to believe the numbers: {'; '.join(_believable(said))}.",
@@ -34,6 +36,8 @@ def _selected(found: Mapping[str, Any]) -> str:
         f"{work['train_draws']:,} batches from {work['train_prompts']:,} prompts by the policy {config['preset']}; "
         f"{percent(config['audit_share'])} of each batch was drawn uniformly as a check."
     )
+    if config["claim"]["type"] == UNIFORM:
+        return f"{words} All prompts were drawn alike."
     known = [(ratio, 10 * place) for place, ratio in enumerate(said["difficulty"]) if ratio is not None]
     if len(known) > 1:
         (least, least_at), (most, most_at) = min(known), max(known)
@@ -65,8 +69,11 @@ def _from_to(points: Sequence[Mapping[str, Any]]) -> str:
     return last if len(points) == 1 else f"{last}, from {rate(points[0])} at the first of {len(points)}"
 
 
-def _bought(said: Mapping[str, Any]) -> str:
+def _bought(found: Mapping[str, Any]) -> str:
     """Informative shares of selected and of uniform groups, under the same policies: what selection was worth."""
+    if found["configuration"]["claim"]["type"] == UNIFORM:
+        return "nothing, as the run draws uniformly: it is what others are compared with."
+    said = found["selection"]
     uniform, selected = said["degenerate"]["uniform"], said["degenerate"]["selected"]
     if uniform["estimate"] is None or selected["estimate"] is None:
         return "not known: it takes uniformly drawn groups beside selected ones that came back whole."

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from selector.engine import RunEngine
 from selector.held import held_quotas
 from selector.holding import HORIZON_DRAWS, MEMORY_DRAWS, Count, held_shares, holding, shares
 from selector.issued import issued_tickets
@@ -21,7 +22,6 @@ from tests.selector.engine_cases import (
     make_pool,
     rollouts,
     tickets_of,
-    what_was_drawn,
 )
 
 MIXED, ALIKE = (1.0, 0.0, 1.0, 0.0), (1.0, 1.0, 1.0, 1.0)
@@ -187,6 +187,14 @@ def test_what_waits_for_its_step_is_neither_trained_on_nor_lost() -> None:
     assert session.state.held[Count.WAITING].tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize(("floor", "audit_share"), [(1.0, 0.0), (0.2, 1.0)])
+def test_without_places_to_share_it_draws_as_ever(floor: float, audit_share: float) -> None:
+    policy = make_policy(quotas={"algebra": 0.3, "logic": 0.7}, floor=floor)
+    session = Session(make_config(policy, audit_share=audit_share), make_pool(20))
+    assert held_shares(session.state, 8) == pytest.approx((0.3, 0.7))
+    assert len(session.draw(0, 8).event.row_K) == 8
+
+
 def test_a_category_too_dear_is_drawn_at_its_quota_and_one_without_prompts_at_nothing() -> None:
     session = begun()
     session.state.held = np.array([[0, 0, 90], [0, 90, 90], [0, 0, 0], [0, 0, 0], [0, 0, 0]], float)
@@ -227,24 +235,30 @@ def test_few_groups_are_called_few() -> None:
 @pytest.mark.parametrize("name", [False, True])
 def test_recovered_from_the_log_a_snapshot_or_a_restore_it_draws_the_same_to_the_bit(name: bool) -> None:
     session = begun()
-    for index in range(4):
+    for index in range(2):
         answered(session, index, name=name)
-    session.draw(4, 8)
-    session.checkpoint(4)
-    stored = snapshot(session.state)
-    forked = session.fork()
-    expected = [what_was_drawn(forked.draw(index, 8)) for index in (5, 6)]
+    batch = session.draw(2, 8)
+    session.checkpoint(2)
+    request = session.request(5, 8, policy_version=9)
 
-    for engine in (session.replayed(), session.resumed(stored)):
-        session.engine = engine
-        assert [what_was_drawn(session.fork().draw(5, 8))] == expected[:1]
-    for index in (5, 6):
-        session.draw(index, 8)
-    for ticket in tickets_of(session.state.batches[4]):
+    def next_draw(engine: RunEngine) -> tuple[list[int], bytes]:
+        event = engine.draw(request, now=0.0)
+        assert event is not None
+        return event.row_K.tolist(), event.inclusion_K.tobytes()
+
+    expected = next_draw(session.engine)
+    assert next_draw(session.replayed()) == expected
+    assert next_draw(session.resumed(snapshot(session.state))) == expected
+    assert held_shares(session.state, 8) != pytest.approx((0.5, 0.5))
+
+    for ticket in tickets_of(batch):
         session.report(ticket, rollouts(*MIXED))
-    session.step(9, 9, trained=[session.id(t) for t in tickets_of(session.state.batches[4])])
-    session.restore(4, restore_id="back")
-    assert [what_was_drawn(session.draw(index, 8)) for index in (5, 6)] == expected
+    session.step(9, 9, trained=[session.id(t) for t in tickets_of(batch)])
+    answered(session, 3)
+    assert next_draw(session.engine) != expected
+    session.restore(2, restore_id="back")
+    assert next_draw(session.engine) == expected
+    assert next_draw(session.replayed()) == expected
 
 
 def test_other_quotas_begin_anew() -> None:
