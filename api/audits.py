@@ -3,6 +3,7 @@
 The route and the report call it, in worker threads, with a copy of the run. Pure; it reads and never changes it.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +13,7 @@ from selector.accounts import Accounts, accounts
 from selector.audit_values import Audit, Curves, Estimate
 from selector.auditing import audit_run, claim_realised
 from selector.drawing import claim_of
+from selector.feature_parts import Parts
 from selector.state import RunState
 
 STREAMS = ("uniform", "selected", "reweighted")
@@ -22,8 +24,9 @@ SPEAKS_OF = (
 )
 
 
-def audit_info(state: RunState, level: float) -> dict[str, Any]:
-    found, counted = audit_run(state, level), accounts(state)
+def audit_info(state: RunState, level: float, features: Mapping[str, Parts] | None = None) -> dict[str, Any]:
+    """features: parts of the pool, as `accounts` takes them."""
+    found, counted = audit_run(state, level), accounts(state, features)
     return {
         "run": state.run,
         "branch": state.branch,
@@ -35,16 +38,7 @@ def audit_info(state: RunState, level: float) -> dict[str, Any]:
         **{name: streams(getattr(found, name)) for name in QUANTITIES},
         "shift": shifts(found),
         "contrasts": [asdict(contrast) for contrast in found.contrasts],
-        "blocks": [
-            {
-                "block": block.number,
-                "draws": block.draws,
-                "num_draws": block.num_draws,
-                "level": block.level,
-                **{name: streams(getattr(block, name)) for name in QUANTITIES},
-            }
-            for block in found.blocks
-        ],
+        "blocks": blocks(found),
         "num_blocks": found.num_blocks,
         "selection_ratio": {
             "category": dict(found.selection_ratio.category),
@@ -77,6 +71,7 @@ def counts(counted: Accounts) -> dict[str, Any]:
             "category": [asdict(mix) for mix in counted.mix_category],
             "length": [asdict(mix) for mix in counted.mix_length],
         },
+        "quotas": None if counted.held is None else asdict(counted.held),
         "response": {name: [asdict(one) for one in values] for name, values in counted.response.items()},
         "never_back": {
             **asdict(counted.never_back),
@@ -86,6 +81,20 @@ def counts(counted: Accounts) -> dict[str, Any]:
             ],
         },
     }
+
+
+def blocks(found: Audit) -> list[dict[str, Any]]:
+    """The latest of the fixed blocks of draws."""
+    return [
+        {
+            "block": block.number,
+            "draws": block.draws,
+            "num_draws": block.num_draws,
+            "level": block.level,
+            **{name: streams(getattr(block, name)) for name in QUANTITIES},
+        }
+        for block in found.blocks
+    ]
 
 
 def streams(curves: Curves) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from selector.diagnosis import diagnose, saving_of_small_groups
 from selector.ledger import Efficiency, efficiency
 from selector.looks import held_out_looks, informative_groups, selected_draws
 from selector.quality import Quality, Rate, quality
+from selector.standing import may_stop
 from selector.state import RunState
 from selector.types import PURPOSE_CODE, Purpose, TicketState
 
@@ -103,11 +104,13 @@ def diagnosis_info(state: RunState) -> dict[str, Any]:
     table = state.book.tickets
     trained = np.isin(table["purpose"], [PURPOSE_CODE[Purpose.TRAIN], PURPOSE_CODE[Purpose.AUDIT]])
     trained &= table["state"] == TicketState.REPORTED
+    whole = np.flatnonzero(trained)
+    whole = whole[~may_stop(state, whole)]
     found = diagnose(
         state.ledger.seconds,
         informative=informative,
         judged=judged,
-        small_groups=saving_of_small_groups(table["passes"][trained], table["scored"][trained].astype(np.int64)),
+        small_groups=saving_of_small_groups(table["passes"][whole], table["scored"][whole].astype(np.int64)),
         peak_memory_bytes=state.ledger.peak_memory_bytes,
         environment=state.ledger.environment,
     )

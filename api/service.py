@@ -7,7 +7,7 @@ built in `create_app`.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ from api.run_metrics import Standing
 from api.store import RunStore
 from selector.errors import RunComplete, SelectorError, UnknownBatch, UnknownConfig
 from selector.events import WarmStarted
+from selector.feature_parts import Parts
 from selector.frozen import ALL_THAT_IS_READ, frozen
 from selector.restoring import find_checkpoint
 from selector.state import DrawnBatch, RunState
@@ -102,6 +103,11 @@ class RunService:
             columns = ALL_THAT_IS_READ if rollouts else ()
             state = await self.look(run, lambda work: frozen(work.engine.state, columns))
             return await asyncio.to_thread(read_state, state)
+
+    async def audit(self, run: str, read_state: Callable[[RunState, Mapping[str, Parts]], T]) -> T:
+        """A survey with the parts of the run's pool by its features, whether or not the run itself reads them."""
+        stored = (await self._host(run)).run
+        return await self.survey(run, lambda state: read_state(state, self.store.feature_parts(stored, state.pool)))
 
     async def draw(self, run: str, request: schemas.BatchRequest) -> bytes:
         """Draws a batch, or finds it when it was drawn before; as JSON, since batches can be large."""

@@ -29,10 +29,12 @@ from selector.config import RunConfig
 from selector.engine import RunEngine
 from selector.errors import SnapshotDamaged
 from selector.events import Event, Restored, RunCompleted, WarmStarted
+from selector.feature_parts import MOST_FEATURES, Parts, feature_parts
 from selector.pool import PoolState
 from selector.replay import replay
 from selector.snapshot import pack, restore_snapshot, snapshot, unpack
 
+PARTS_KEPT = 4  # pools cut into parts by their features, a byte a prompt and number each
 POOLS_KEPT = 4  # revisions of pools in memory that no engine holds
 SNAPSHOTS_KEPT = 2
 Checkpoints = dict[int, dict[str, np.ndarray]]  # position in the log -> what a restore to it takes back
@@ -45,6 +47,7 @@ class RunStore:
         self.database, self._leases = database, leases
         self.turns = Turns()  # between commands of runs and long work on pools
         self._pools: OrderedDict[tuple[int, int], PoolColumns] = OrderedDict()
+        self._parts: OrderedDict[tuple[int, int], dict[str, Parts]] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
@@ -99,6 +102,28 @@ class RunStore:
             return state
         with read(self.database) as connection:
             return replace(state, features=read_features(connection, pool_id, wanted, len(state)))
+
+    def feature_parts(self, run: StoredRun, pool: PoolState) -> dict[str, Parts]:
+        """The pool as a run sees it, cut into parts by its features as they were when the run began."""
+        key = run.id, pool.revision
+        with self._lock:
+            if key in self._parts:
+                self._parts.move_to_end(key)
+                return self._parts[key]
+        with read(self.database) as connection:
+            begun = run_queries.first_revision(connection, run.id)
+            now = read_features(connection, run.pool_id, pool.revision, len(pool), numbers=MOST_FEATURES)
+        start = self.pool(run.pool_id, begun, with_features=False)
+        at_start = None
+        if now and begun != pool.revision:
+            with read(self.database) as connection:
+                at_start = read_features(connection, run.pool_id, begun, len(start), numbers=MOST_FEATURES)
+        parts = feature_parts(now, start.frame_N, at_start)
+        with self._lock:
+            self._parts[key] = parts
+            while len(self._parts) > PARTS_KEPT:
+                self._parts.popitem(last=False)
+        return parts
 
     def begin(
         self,

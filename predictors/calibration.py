@@ -137,9 +137,15 @@ class Reliability:
         return float(np.nansum(distance_R * self.count_R) / max(int(self.count_R.sum()), 1))
 
 
-def reliability(probability_B: FloatArray, event_B: npt.NDArray[np.bool_], *, num_bins: int = 10) -> Reliability:
-    """Bins of width 1 / num_bins over [0, 1], the last closed. Raises ValueError for a forecast outside [0, 1]."""
-    probability_B, event_B = _checked_unit("probability_B", probability_B), np.asarray(event_B, dtype=bool)
+def reliability(
+    probability_B: FloatArray, event_B: npt.NDArray[np.bool_] | FloatArray, *, num_bins: int = 10
+) -> Reliability:
+    """Bins of width 1 / num_bins over [0, 1], the last closed. Raises ValueError for a forecast outside [0, 1].
+
+    event_B: (B,) bool, or shares in [0, 1], of which a bin's frequency is then the mean.
+    """
+    probability_B = _checked_unit("probability_B", probability_B)
+    event_B = _checked_unit("event_B", np.asarray(event_B, np.float64))
     if num_bins < 1:
         raise ValueError(f"num_bins must be >= 1, got {num_bins}")
     bin_B = np.minimum((probability_B * num_bins).astype(np.int64), num_bins - 1)

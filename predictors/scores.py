@@ -1,13 +1,12 @@
-"""Predictions as they were made, beside what came: scored together, by lag and by where their evidence came from.
+"""Predictions as they were made, beside what came: scored together, by lag and by any other part.
 
-Called by the audit and by benchmarks, with what was stored at each draw. A reader of one table sees whether beliefs are
-as sure as they say for prompts left alone for long, and for prompts that were never tried.
-Axes: B predictions.
+Called by the audit with what was stored at each draw, and by the benchmark of estimators. A reader of one table sees
+whether beliefs are as sure as they say for prompts left alone for long, and for prompts that were never tried.
+Axes: B predictions, A those of one part.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from enum import StrEnum
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +23,9 @@ from predictors.calibration import (
 )
 
 Bools = npt.NDArray[np.bool_]
+Buckets = tuple[tuple[str, int, int], ...]
 
-LAG_BUCKETS: tuple[tuple[str, int, int], ...] = (
+LAG_BUCKETS: Buckets = (
     ("never tried", NEVER, NEVER), ("lag 0", 0, 0), ("lag 1-10", 1, 10), ("lag 11-30", 11, 30),
     ("lag 31-100", 31, 100), ("lag 101-300", 101, 300), ("lag > 300", 301, 2**62),
 )  # fmt: skip
@@ -33,26 +33,6 @@ LAG_BUCKETS: tuple[tuple[str, int, int], ...] = (
 
 COVERED = (0.05, 0.95)
 """Values of the randomised PIT that count as covered: 90 % of them if beliefs are right."""
-
-OWN_SHARE = 0.5
-"""A belief is called the prompt's own if at least this share of its weight in rollouts is."""
-
-
-class Evidence(StrEnum):
-    """What a prediction rests on."""
-
-    OWN = "own"
-    """Mostly the prompt's own rollouts."""
-
-    BORROWED = "borrowed"
-    """Mostly what other prompts showed, tried or not."""
-
-    PRIOR = "prior"
-    """Nothing that anybody has seen."""
-
-
-EVIDENCE: tuple[str, ...] = tuple(kind.value for kind in Evidence)
-"""Names of the codes that `evidence` gives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +43,6 @@ class Predicted:
     variance_B: FloatArray  # in [0, mean (1 - mean))
     informative_B: FloatArray  # P(informative), in [0, 1]
     lag_B: IntArray  # versions since the newest own evidence, NEVER without any
-    evidence_B: npt.NDArray[np.uint8]  # index into EVIDENCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,75 +52,103 @@ class Came:
     passes_B: FloatArray  # sum of outcomes; graded ones are allowed
     scored_B: IntArray  # >= 1
     informative_B: Bools  # whether their scores differed
+    judged_B: Bools  # whether that is known; where it is not, `informative_B` says nothing
     prompt_B: IntArray  # >= 0; groups of one prompt are alike, so errors are by prompt
     uniform_B: FloatArray  # in [0, 1), drawn by the caller, for the randomised PIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """Scores of some predictions; lower is better but for `auc`. None: not defined for these."""
+    """Scores of some predictions; lower is better but for `informative_auc`. None: not defined for these."""
 
     name: str
     count: int
+    predicted: float  # mean pass rate
+    observed: float  # mean share passed
     log_loss: float  # nats a group, by the beta-binomial
     brier: float  # of the share passed
-    informative_log_loss: float
-    informative_brier: float
-    informative_auc: float | None  # None where all were informative or none was
+    informative_predicted: float | None  # means over the judged ones, as are all that follow but for the PIT's
+    informative_observed: float | None
+    informative_log_loss: float | None
+    informative_brier: float | None
+    informative_auc: float | None  # None also where all were informative or none was
     informative: Reliability
     coverage: float | None  # share of PIT values in COVERED; None where no group has a whole number of passes
     coverage_error: float | None  # its standard error, prompts as clusters
     pit_distance: float | None  # largest distance of the PIT's distribution from the uniform one, in [0, 1]
 
 
-def evidence(mean_B: FloatArray, variance_B: FloatArray, own_B: FloatArray, shared_B: Bools) -> npt.NDArray[np.uint8]:
-    """(B,) codes into EVIDENCE. A belief is worth c = m (1 - m) / v - 1 rollouts, of which `own` are the prompt's.
+@dataclass(frozen=True, slots=True, eq=False)
+class Losses:
+    """Losses of each prediction, made once, to be averaged over any part of them. All (B,)."""
 
-    own_B: (B,) >= 0, `Beliefs.n_eff_N`, or rollouts scored before. shared_B: (B,) bool, whether other prompts had shown
-    anything that the estimator lets this one have; False throughout for a method that shares nothing.
-    A tried prompt is OWN where nothing is shared, whatever the share of its prior.
-    """
-    concentration_B = mean_B * (1.0 - mean_B) / np.maximum(variance_B, np.finfo(np.float64).tiny) - 1.0
-    mostly_own_B = (own_B > 0.0) & (~shared_B | (own_B >= OWN_SHARE * concentration_B))
-    rest_B = np.where(shared_B, EVIDENCE.index(Evidence.BORROWED), EVIDENCE.index(Evidence.PRIOR))
-    return np.where(mostly_own_B, EVIDENCE.index(Evidence.OWN), rest_B).astype(np.uint8)
+    predicted: Predicted
+    came: Came
+    ranked: bool  # whether parts are sorted for what takes it: `informative_auc` and `pit_distance`
+    log_loss_B: FloatArray
+    pit_B: FloatArray  # NaN for graded sums that are no whole number
 
+    @classmethod
+    def of(cls, predicted: Predicted, came: Came, *, ranked: bool = True) -> "Losses":
+        """Raises ValueError if a prediction is out of range."""
+        mean_B, variance_B, passes_B, scored_B = predicted.mean_B, predicted.variance_B, came.passes_B, came.scored_B
+        whole = np.flatnonzero(passes_B == np.rint(passes_B))
+        pit_B = np.full(mean_B.size, np.nan)
+        pit_B[whole] = randomised_pit(
+            mean_B[whole], variance_B[whole], passes_B[whole], scored_B[whole], came.uniform_B[whole]
+        )
+        return cls(
+            predicted=predicted,
+            came=came,
+            ranked=ranked,
+            log_loss_B=beta_binomial_log_loss(mean_B, variance_B, passes_B, scored_B),
+            pit_B=pit_B,
+        )
 
-def scored_by_lag(predicted: Predicted, came: Came) -> tuple[Scored, ...]:
-    """One entry for each of LAG_BUCKETS that has a prediction."""
-    lag_B = predicted.lag_B
-    parts = ((name, (lag_B >= low) & (lag_B <= high)) for name, low, high in LAG_BUCKETS)
-    return tuple(_of_parts(predicted, came, parts))
+    def over(self, name: str, chosen_B: Bools) -> Scored:
+        """Raises ValueError if nothing is chosen."""
+        at = np.flatnonzero(chosen_B)
+        if not at.size:
+            raise ValueError("there must be a prediction to score")
+        predicted, came = self.predicted, self.came
+        mean_A, share_A = predicted.mean_B[at], came.passes_B[at] / came.scored_B[at]
+        judged = at[came.judged_B[at]]
+        forecast_A, event_A = predicted.informative_B[judged], np.asarray(came.informative_B[judged], bool)
+        event_value_A = event_A.astype(np.float64)
+        ranked = self.ranked and event_A.any() and not event_A.all()
+        whole = at[np.isfinite(self.pit_B[at])]
+        pit_A = self.pit_B[whole]
+        inside_A = (pit_A >= COVERED[0]) & (pit_A <= COVERED[1])
+        return Scored(
+            name=name,
+            count=int(at.size),
+            predicted=float(mean_A.mean()),
+            observed=float(share_A.mean()),
+            log_loss=float(self.log_loss_B[at].mean()),
+            brier=float(brier(mean_A, share_A).mean()),
+            informative_predicted=_mean(forecast_A),
+            informative_observed=_mean(event_value_A),
+            informative_log_loss=_mean(log_loss(forecast_A, event_A)),
+            informative_brier=_mean(brier(forecast_A, event_value_A)),
+            informative_auc=auc(forecast_A, event_A) if ranked else None,
+            informative=reliability(forecast_A, event_value_A),
+            coverage=_mean(inside_A.astype(np.float64)),
+            coverage_error=clustered_error(inside_A, came.prompt_B[whole]) if whole.size else None,
+            pit_distance=distance_from_uniform(pit_A) if whole.size and self.ranked else None,
+        )
 
+    def parts(self, named: Iterable[tuple[str, Bools]]) -> tuple[Scored, ...]:
+        """One entry for each part that has a prediction."""
+        return tuple(self.over(name, chosen_B) for name, chosen_B in named if chosen_B.any())
 
-def scored_by_evidence(predicted: Predicted, came: Came) -> tuple[Scored, ...]:
-    """One entry for each of EVIDENCE that has a prediction."""
-    parts = ((name, predicted.evidence_B == code) for code, name in enumerate(EVIDENCE))
-    return tuple(_of_parts(predicted, came, parts))
+    def by_lag(self, buckets: Buckets = LAG_BUCKETS) -> tuple[Scored, ...]:
+        """One entry for each bucket of lags that has a prediction."""
+        lag_B = self.predicted.lag_B
+        return self.parts((name, (lag_B >= low) & (lag_B <= high)) for name, low, high in buckets)
 
-
-def scored_together(predicted: Predicted, came: Came, *, name: str = "all") -> Scored:
-    """All predictions as one. Raises ValueError if there are none, or if one is out of range."""
-    mean_B, variance_B, scored_B = predicted.mean_B, predicted.variance_B, came.scored_B
-    if mean_B.size == 0:
-        raise ValueError("there must be a prediction to score")
-    event_B = np.asarray(came.informative_B, dtype=bool)
-    share_B = came.passes_B / scored_B
-    ranked = event_B.any() and not event_B.all()
-    coverage, coverage_error, pit_distance = _pit_scores(predicted, came)
-    return Scored(
-        name=name,
-        count=int(mean_B.size),
-        log_loss=float(beta_binomial_log_loss(mean_B, variance_B, came.passes_B, scored_B).mean()),
-        brier=float(brier(mean_B, share_B).mean()),
-        informative_log_loss=float(log_loss(predicted.informative_B, event_B).mean()),
-        informative_brier=float(brier(predicted.informative_B, event_B.astype(np.float64)).mean()),
-        informative_auc=auc(predicted.informative_B, event_B) if ranked else None,
-        informative=reliability(predicted.informative_B, event_B),
-        coverage=coverage,
-        coverage_error=coverage_error,
-        pit_distance=pit_distance,
-    )
+    def together(self) -> Scored:
+        """All predictions as one. Raises ValueError if there are none."""
+        return self.over("all", np.ones(self.log_loss_B.size, bool))
 
 
 def clustered_error(inside_B: Bools, prompt_B: IntArray) -> float:
@@ -152,8 +159,7 @@ def clustered_error(inside_B: Bools, prompt_B: IntArray) -> float:
     if inside_B.size == 0:
         raise ValueError("there must be a prediction to score")
     residual_B = inside_B - inside_B.mean()
-    _, cluster_B = np.unique(prompt_B, return_inverse=True)
-    return float(np.sqrt(np.sum(np.bincount(cluster_B, weights=residual_B) ** 2))) / inside_B.size
+    return float(np.sqrt(np.sum(np.bincount(prompt_B, weights=residual_B) ** 2))) / inside_B.size
 
 
 def distance_from_uniform(value_B: FloatArray) -> float:
@@ -168,26 +174,5 @@ def distance_from_uniform(value_B: FloatArray) -> float:
     return float(np.max(np.maximum(steps[1:] - sorted_B, sorted_B - steps[:-1])))
 
 
-def _pit_scores(predicted: Predicted, came: Came) -> tuple[float, float, float] | tuple[None, None, None]:
-    """Coverage, its error and the distance from uniform, of groups with a whole number of passes."""
-    whole = np.flatnonzero(came.passes_B == np.rint(came.passes_B))
-    if not whole.size:
-        return None, None, None
-    pit_B = randomised_pit(
-        predicted.mean_B[whole],
-        predicted.variance_B[whole],
-        came.passes_B[whole],
-        came.scored_B[whole],
-        came.uniform_B[whole],
-    )
-    inside_B = (pit_B >= COVERED[0]) & (pit_B <= COVERED[1])
-    return float(inside_B.mean()), clustered_error(inside_B, came.prompt_B[whole]), distance_from_uniform(pit_B)
-
-
-def _of_parts(predicted: Predicted, came: Came, parts: Iterator[tuple[str, Bools]]) -> Iterator[Scored]:
-    for name, inside_B in parts:
-        at = np.flatnonzero(inside_B)
-        if at.size:
-            taken_predicted = Predicted(**{f.name: getattr(predicted, f.name)[at] for f in fields(Predicted)})
-            taken_came = Came(**{f.name: getattr(came, f.name)[at] for f in fields(Came)})
-            yield scored_together(taken_predicted, taken_came, name=name)
+def _mean(value_B: FloatArray) -> float | None:
+    return float(value_B.mean()) if value_B.size else None

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from selector import exposure, mixes
 from selector.exposure import Counts, Coverage, Ratio
+from selector.feature_parts import Parts, feature_parts
 from selector.forecasts import Calibration, calibration
+from selector.held import Held, held_quotas, warnings_of
 from selector.issued import issued_tickets
 from selector.mixes import Mix, NeverBack, Response
 from selector.state import RunState
@@ -29,15 +31,24 @@ class Accounts:
     mix_length: tuple[Mix, ...]
     response: Mapping[str, tuple[Response, ...]]
     never_back: NeverBack
+    held: Held | None  # None without quotas
     warnings: tuple[str, ...]
 
 
-def accounts(state: RunState) -> Accounts:
+def accounts(state: RunState, features: Mapping[str, Parts] | None = None) -> Accounts:
+    """features: parts of the pool by its numbers; by default by those that the run holds, as the pool is now."""
+    if features is None:
+        features = feature_parts(state.pool.features, state.pool.frame_N)
     issued, trained = issued_tickets(state), mixes.trained_tickets(state)
     categories, lengths = mixes.category_kinds(state, issued), mixes.length_kinds(issued)
     mix_category, mix_length = (mixes.mixes(issued, kinds, trained) for kinds in (categories, lengths))
     moment, stuck = exposure.second_moment(issued, state.config.advantage), mixes.never_back(state, issued)
-    warnings = [*mixes.departures("category", mix_category), *mixes.departures("length", mix_length)]
+    held = held_quotas(state, issued, trained)
+    warnings = [
+        *mixes.departures("category", mix_category, but=state.config.policy.quotas or {}),
+        *warnings_of(held),
+        *mixes.departures("length", mix_length),
+    ]
     if moment is not None and moment > 1 and state.config.weights == "horvitz_thompson":
         warnings.append(
             f"the weighted gradient's second moment is {moment:.2f} times that of uniform draws, as predicted: the "
@@ -51,7 +62,7 @@ def accounts(state: RunState) -> Accounts:
     return Accounts(
         coverage=exposure.coverage(state, issued),
         length=exposure.length_ratio(state, issued),
-        features=exposure.feature_ratios(state, issued),
+        features=exposure.feature_ratios(state, issued, features),
         induced=exposure.induced(issued),
         second_moment=moment,
         inverse_yield=exposure.inverse_yield(issued),
@@ -65,5 +76,6 @@ def accounts(state: RunState) -> Accounts:
             "category": mixes.responses(issued, categories),
         },
         never_back=stuck,
+        held=held,
         warnings=tuple(warnings),
     )

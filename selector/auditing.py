@@ -131,7 +131,7 @@ def _record(state: RunState, batch: DrawnBatch) -> DrawRecord:
     event, table = batch.event, state.book.tickets
     span = _span(batch)
     back = table["state"][span] == TicketState.REPORTED
-    passes_K, scored_K = fixed_counts(state, batch)
+    passes_K, scored_K = fixed_counts(state, batch.tickets)
     nothing: list[float] = [0.0, 0.0]
     ranges: dict[str, Any] = {name: tuple(event.ranges.get(name, nothing)) for name in _RANGES}
     counts = {int(code): count for code, count in event.pool_category.items() if int(code) >= 0}

@@ -123,7 +123,7 @@ class PolicyConfig:
     lifecycle: LifecycleConfig | None = None  # None: no prompt ever rests
     easy_keep: float | None = None  # chance of keeping a prompt after one group all right, squared after two, ...
     hard_keep: float | None = None  # the same after groups all wrong
-    quotas: Mapping[str, float] | None = None  # shares of the selected places by category; None: no quotas
+    quotas: Mapping[str, float] | None = None  # shares by category of what is trained on; None: no quotas
     budget: BudgetConfig | None = None  # None: every ticket has the same number of rollouts
     wave: WaveConfig | None = None  # None: every ticket runs its whole group
     refill: RefillConfig | None = None  # None: degenerate groups are not replaced

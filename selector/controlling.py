@@ -11,6 +11,7 @@ import numpy as np
 from selector.config import PolicyConfig
 from selector.controllers import Numbers, Seen, build_controller
 from selector.controllers.base import COUNTS
+from selector.standing import fixed_shares
 from selector.state import RunState
 from selector.types import PURPOSE_CODE, Purpose
 
@@ -49,14 +50,17 @@ def fold_numbers(state: RunState, numbers: Numbers, *, refill: int) -> None:
 
 
 def count_groups(state: RunState, ordinals: np.ndarray) -> None:
-    """Counts groups that came back and are usable, of train and audit tickets alone."""
+    """Counts groups that came back and are usable, of train and audit tickets alone.
+
+    Shares are of what was sure to be made of each group. Whether it was informative is a fact about what was made.
+    """
     policy, table = state.config.policy, state.book.tickets
     if policy.controller is None:
         return
     ordinals = ordinals[np.isin(table["purpose"][ordinals], SEEN_PURPOSES)]
     if not len(ordinals):
         return
-    share_B = table["passes"][ordinals] / table["scored"][ordinals]
+    share_B = fixed_shares(state, ordinals)
     informative_B = table["informative"][ordinals] == 1
     in_force = controlled_policy(policy, state.controlled)
     predicted_B = np.array(

@@ -181,5 +181,5 @@ def _missing(total: float, judged: int, memory: float | None, small_groups: floa
     if memory is None:
         missing.append(f"memory: send peak_memory_bytes and the fact {MEMORY_FACT} of the environment with `costs`")
     if judged and small_groups is None:
-        missing.append("smaller groups: needs mixed groups, of outcomes 0 and 1")
+        missing.append("smaller groups: needs mixed groups, of outcomes 0 and 1, that no rule of waves stops")
     return missing

@@ -160,8 +160,9 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
     stock = _checked_stock(classes, frame)
     if plan.quotas:
         active_N = np.where(classes.active_N, classes.gain_N, 0.0)
-        shares = np.array(plan.quotas)
-        classes = replace(classes, utility_N=quota_utility(utility_N, active_N, _strata(frame), shares))
+        shares, free = np.array(plan.quotas), (1.0 - plan.floor) * (1.0 - plan.audit_share) * plan.size
+        utility_N = quota_utility(utility_N, active_N, _strata(frame), shares, max(free, 1e-9))
+        classes = replace(classes, utility_N=utility_N)
     counts = classes.counts
     share_m = round_down(plan.audit_share * plan.size + plan.rng(Stream.AUDIT_COUNT).random())
     if plan.audit_share > 0 and plan.refill == 0:

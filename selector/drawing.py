@@ -22,6 +22,7 @@ from selector.errors import BatchConflict, RevisitImpossible
 from selector.events import BatchDrawn
 from selector.facts import row_facts
 from selector.graded import expected_informative
+from selector.holding import held_shares, stratum_of_category
 from selector.lifecycle import find_cohorts, review_rate, waking_rows
 from selector.observations import NUM_DIFFICULTY_BINS, observation_ranges
 from selector.policies import build_policy
@@ -161,7 +162,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         exact_uniform=policy.exact_uniform,
         top=config.policy.design == "top",
         candidates=config.policy.candidates,
-        quotas=tuple((config.policy.quotas or {}).values()),
+        quotas=held_shares(state, request.size) if is_train else (),
         sampler=config.policy.sampler,
         seed=config.seed,
         purpose_code=PURPOSE_CODE[request.purpose],
@@ -357,9 +358,7 @@ def _waited(state: RunState, due_N: np.ndarray, period: int) -> np.ndarray:
 
 def _strata(state: RunState) -> np.ndarray:
     """(N,) the quota of each prompt's category, counted from 1, and 0 for a category without one."""
-    place = {category: place for place, category in enumerate(state.config.policy.quotas or {}, start=1)}
-    of_category = np.array([0, *(place.get(category, 0) for category in state.pool.categories)])
-    of_row_N: np.ndarray = of_category[state.pool.category_N + 1]
+    of_row_N: np.ndarray = stratum_of_category(state)[state.pool.category_N + 1]
     return of_row_N
 
 

@@ -69,7 +69,9 @@ def log_factors(passes_B: Floats, scored_B: Integers, level: float) -> Floats:
 
     k·log(q/level) + (n−k)·log((1−q)/(1−level)), k passes of n. For outcomes 0 or 1 its exponential has the mean
     [p·q/level + (1−p)(1−q)/(1−level)]^n, which is 1 at p = level and less above. A graded outcome counts as that part
-    of a pass: its factor is then at most 1 + λ(level − x), the one of a bet on it, as log is concave.
+    of a pass: its factor is then at most 1 + λ(level − x), the one of a bet on it, as log is concave. The product goes
+    rollout by rollout, so its mean is at most 1 too where the outcomes so far decide whether another one is made:
+    unlike k/n, the ratio of a group that was stopped is not biased.
     """
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must be in (0, 1), got {level}")

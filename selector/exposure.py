@@ -5,17 +5,17 @@
 Axes: N rows of the pool, M tickets, Q parts.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from selector.costing import expected_tokens
+from selector.feature_parts import NO_PART, Parts, parts_of
 from selector.issued import Bools, Floats, Integers, Issued
 from selector.state import RunState
 from selector.types import Lifecycle, TicketState
 
-NUM_PARTS = 5  # of the pool, as equal as ties allow, by length or feature
-MOST_FEATURES = 20
 CURVE_BINS = 20  # of the predicted pass rate, over which w(p) is shown
 
 
@@ -81,43 +81,28 @@ def length_ratio(state: RunState, issued: Issued) -> tuple[Ratio, ...]:
     return () if tokens_N is None else value_ratio(tokens_N, state.frame_N, issued.row_M)
 
 
-def feature_ratios(state: RunState, issued: Issued) -> dict[str, tuple[Ratio, ...]]:
-    """By each feature of the pool, and each place of those that are vectors, up to MOST_FEATURES."""
-    found = dict[str, tuple[Ratio, ...]]()
-    frame_N = state.frame_N
-    for name, value_N in sorted(state.pool.features.items()):
-        columns = value_N[:, None] if value_N.ndim == 1 else value_N
-        for place in range(columns.shape[1]):
-            if len(found) == MOST_FEATURES:
-                return found
-            label = name if value_N.ndim == 1 else f"{name}[{place}]"
-            ratios = value_ratio(columns[:, place], frame_N, issued.row_M)
-            if ratios:
-                found[label] = ratios
-    return found
+def feature_ratios(state: RunState, issued: Issued, features: Mapping[str, Parts]) -> dict[str, tuple[Ratio, ...]]:
+    """By each number that the pool has of its prompts."""
+    found = {label: part_ratios(parts, state.frame_N, issued.row_M) for label, parts in features.items()}
+    return {label: ratios for label, ratios in found.items() if ratios}
 
 
 def value_ratio(value_N: Floats, frame_N: Bools, row_M: Integers) -> tuple[Ratio, ...]:
-    """Share of the tickets / share of the frame, in parts of the frame by a number that each prompt has.
+    """By a number that each prompt has, NaN for none, in parts of the frame of now."""
+    parts = parts_of(value_N, value_N[frame_N])
+    return () if parts is None else part_ratios(parts, frame_N, row_M)
 
-    Few different values are parts of their own; others are cut at quantiles. Prompts without the number (NaN) are left
-    out of both shares. The frame is that of now.
+
+def part_ratios(parts: Parts, frame_N: Bools, row_M: Integers) -> tuple[Ratio, ...]:
+    """Share of the tickets / share of the frame. Prompts without the number are left out of both; the frame is that of
+    now, and a part that it has no prompt of is left out.
     """
-    known_N = frame_N & np.isfinite(value_N)
-    pool = np.asarray(value_N[known_N], np.float64)
-    ticket = np.asarray(value_N[row_M[known_N[row_M]]], np.float64)
+    pool_N = frame_N & (parts.code_N != NO_PART)
+    pool, ticket = parts.code_N[pool_N], parts.code_N[row_M[pool_N[row_M]]]
     if not pool.size or not ticket.size:
         return ()
-    edge_Q = np.unique(np.quantile(pool, np.arange(1, NUM_PARTS) / NUM_PARTS, method="higher"))
-    few = np.unique(pool[: NUM_PARTS**2])
-    if few.size <= NUM_PARTS and np.isin(pool, few).all():
-        edge_Q = few[1:]
-    edge_Q = edge_Q[edge_Q > pool.min()]
-    ends = [float(pool.min()), *edge_Q.tolist(), float(pool.max())]
-    pool_Q, ticket_Q = (
-        np.bincount(np.searchsorted(edge_Q, values, side="right"), minlength=edge_Q.size + 1) / values.size
-        for values in (pool, ticket)
-    )
+    ends = parts.ends
+    pool_Q, ticket_Q = (np.bincount(codes, minlength=len(ends) - 1) / codes.size for codes in (pool, ticket))
     return tuple(
         Ratio(
             low=ends[code],

@@ -33,11 +33,12 @@ from selector.events import (
     WarmStarted,
 )
 from selector.graded import learn_ties
+from selector.holding import count_draw, count_ended, count_trained
 from selector.ledger import whole_microseconds
 from selector.revisits import next_overdue
 from selector.rewarded import CountsRewards, learn_rewards, say_unread
 from selector.silence import count_heard, loss_share
-from selector.standing import observed
+from selector.standing import fixed_counts, fixed_shares, observed
 from selector.state import Checkpoint, DrawnBatch, RunState
 from selector.suspects import same_score
 from selector.tickets import hash_id
@@ -139,6 +140,7 @@ def close(state: RunState, tickets: Sequence[int], closings: Sequence[Closing]) 
         )
     _observe(state, ordinals[reported])
     _quarantine(state, ordinals[~reported])
+    count_ended(state, ordinals)
     if state.config.feed == "informative_only":
         count_heard(state, ordinals)
         _hear_silence(state, ordinals[table["reason"][ordinals] == VoidReason.SILENT])
@@ -174,7 +176,7 @@ def _observe(state: RunState, ordinals: np.ndarray) -> None:
             version_B=state.clock(table["reported_version"][ticket_B]),
         )
     )
-    progress.rate(state.rows, rows, table["passes"][ordinals] / table["scored"][ordinals])
+    progress.rate(state.rows, rows, fixed_shares(state, ordinals))
     count_groups(state, ordinals)
     _move(state, ordinals)
 
@@ -218,7 +220,7 @@ def _move(state: RunState, ordinals: np.ndarray) -> None:
         return
     # A group issued before its prompt went to rest is no review.
     is_review_B = table["issued_draw"][ordinals] >= columns["mastered_draw_N"][rows_U][place_B]
-    slip_B = is_review_B & lifecycle.is_slip(passes_B, scored_B, rules.level)
+    slip_B = is_review_B & lifecycle.is_slip(*fixed_counts(state, ordinals), rules.level)
     before_U = columns["lifecycle_N"][rows_U]
     after_U = lifecycle.next_stage(
         lifecycle.Touched(
@@ -286,6 +288,8 @@ def _draw(state: RunState, event: BatchDrawn) -> None:
 def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
     """Credits, overdue revisits and counters: the part of a train draw that is not in its tickets."""
     fold_numbers(state, event.controlled, refill=event.refill)
+    if not event.refill:
+        count_draw(state)
     frame_N = state.frame_N
     say_unread(state)
     if state.config.policy.lifecycle is not None:
@@ -437,6 +441,7 @@ def _retry(state: RunState, ticket: int, deadline: float | None) -> None:
 
 
 def _step(state: RunState, event: StepRecorded) -> None:
+    count_trained(state, event.trained)
     state.steps[event.branch, event.step] = {**event.to_json(), "seq": state.seq}
     state.step = max(state.step, event.step)
     state.ledger.add_costs(event.costs)

@@ -1,25 +1,31 @@
 """How good the predictions stored at the draws were, by purpose, by the age of the evidence and by where it came from.
 
-`selector.accounts` calls it. Knows columns of issued tickets; nothing of estimators.
+`selector.accounts` calls it. From columns of issued tickets to what `predictors.scores` scores, and from scores to what
+the audit shows; it scores nothing itself.
 
 Of every group that came back, the belief of its draw is scored against it: predictions were made before, so this is
-honest on selected tickets too; those of the audit speak for the pool. Axes: B groups, R bins.
+honest on selected tickets too; those of the audit speak for the pool. Axes: B groups.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from predictors.calibration import beta_binomial_log_loss, brier, log_loss, randomised_pit
-from selector.issued import Bools, Floats, Integers, Issued, own_lag
+from predictors.base import NEVER
+from predictors.calibration import Reliability, reliability
+from predictors.scores import Buckets, Came, Losses, Predicted, Scored
+from selector.issued import Bools, Integers, Issued, own_lag
 from selector.state import RunState
 from selector.types import TicketState
 
-LAGS = (0, 1, 2, 4, 8, 16, 32)  # first lag of each bin
-CENTRAL = (0.05, 0.95)
+LAGS: Buckets = (
+    ("0", 0, 0), ("1", 1, 1), ("2 to 3", 2, 3), ("4 to 7", 4, 7), ("8 to 15", 8, 15), ("16 to 31", 16, 31),
+    ("32 or more", 32, 2**62),
+)  # fmt: skip
+"""Names, and least and largest versions since the prompt's own newest group."""
+
 EDGE = 1e-9  # stored beliefs are kept so far inside of what the scores take
 GOLDEN = (5**0.5 - 1) / 2
-NUM_BINS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +41,21 @@ class Scores:
     brier: float | None  # of "the group is informative"
     informative_log_loss: float | None
     central: float | None  # share of the randomised PIT in [.05, .95]: .9 if beliefs are as wide as they should be
+    central_error: float | None  # its standard error, prompts as clusters
+
+
+NO_SCORES = Scores(
+    groups=0,
+    predicted=None,
+    observed=None,
+    log_loss=None,
+    informative_predicted=None,
+    informative_observed=None,
+    brier=None,
+    informative_log_loss=None,
+    central=None,
+    central_error=None,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,100 +85,75 @@ def calibration(state: RunState, issued: Issued) -> Calibration:
     """Of groups that came back whole and could not be stopped by their outcomes."""
     table = issued.table
     used_M = (table["state"] == TicketState.REPORTED) & (table["scored"] == table["group_size"]) & ~issued.in_waves_M
-    groups = _Groups.of(issued, used_M)
-    lag_B, audit_B = own_lag(state, issued)[used_M], issued.audit_M[used_M]
-    bin_B = np.searchsorted(LAGS, lag_B, side="right") - 1
+    losses = Losses.of(_predicted(state, issued, used_M), _came(issued, used_M), ranked=False)
+    predicted, came, audit_B = losses.predicted, losses.came, issued.audit_M[used_M]
+    own_B = predicted.lag_B != NEVER
+
+    def shown(chosen_B: Bools) -> Scores:
+        return _shown(losses.over("", chosen_B)) if chosen_B.any() else NO_SCORES
+
+    judged_B = came.judged_B
     return Calibration(
-        overall=groups.scores(np.ones(lag_B.size, bool)),
-        by_purpose={name: groups.scores(mask) for name, mask in (("audit", audit_B), ("train", ~audit_B))},
-        by_lag={_lag_name(code): groups.scores(bin_B == code) for code in range(len(LAGS)) if (bin_B == code).any()},
-        by_evidence={"own groups": groups.scores(lag_B >= 0), "other prompts or the prior": groups.scores(lag_B < 0)},
-        pass_rate=_reliability(groups.mean_B, groups.share_B, np.ones(lag_B.size, bool)),
-        informative=_reliability(groups.informative_B, groups.is_informative_B.astype(np.float64), groups.judged_B),
+        overall=shown(np.ones(own_B.size, bool)),
+        by_purpose={name: shown(mask_B) for name, mask_B in (("audit", audit_B), ("train", ~audit_B))},
+        by_lag={scored.name: _shown(scored) for scored in losses.by_lag(LAGS)},
+        by_evidence={"own groups": shown(own_B), "other prompts or the prior": shown(~own_B)},
+        pass_rate=_bins(reliability(predicted.mean_B, came.passes_B / came.scored_B)),
+        informative=_bins(reliability(predicted.informative_B[judged_B], came.informative_B[judged_B])),
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Groups:
-    """Losses of each group, made once."""
+def _predicted(state: RunState, issued: Issued, used_M: Bools) -> Predicted:
+    mean_B = np.clip(issued.pass_rate_M[used_M], EDGE, 1 - EDGE)
+    lag_B = own_lag(state, issued)[used_M]
+    return Predicted(
+        mean_B=mean_B,
+        variance_B=np.minimum(issued.variance_M[used_M], mean_B * (1 - mean_B) * (1 - EDGE)),
+        informative_B=np.clip(issued.informative_M[used_M], 0.0, 1.0),
+        lag_B=np.where(lag_B < 0, NEVER, lag_B),
+    )
 
-    mean_B: Floats
-    share_B: Floats
-    loss_B: Floats
-    pit_B: Floats  # NaN for graded sums that are no whole number
-    informative_B: Floats
-    is_informative_B: Bools
-    judged_B: Bools
 
-    @classmethod
-    def of(cls, issued: Issued, used_M: Bools) -> "_Groups":
-        table = issued.table
-        mean_B = np.clip(issued.pass_rate_M[used_M], EDGE, 1 - EDGE)
-        variance_B = np.minimum(issued.variance_M[used_M], mean_B * (1 - mean_B) * (1 - EDGE))
-        scored_B: Integers = table["scored"][used_M].astype(np.int64)
-        passes_B = np.clip(table["passes"][used_M], 0.0, scored_B)
-        whole_B = passes_B == np.rint(passes_B)
+def _came(issued: Issued, used_M: Bools) -> Came:
+    table = issued.table
+    scored_B: Integers = table["scored"][used_M].astype(np.int64)
+    return Came(
+        passes_B=np.clip(table["passes"][used_M], 0.0, scored_B),
+        scored_B=scored_B,
+        informative_B=table["informative"][used_M] == 1,
+        judged_B=table["informative"][used_M] >= 0,
+        prompt_B=issued.row_M[used_M],
         # Evenly spread over [0, 1), blind to outcomes and to what a restore discarded: the audit says the same however
         # often it is asked, and of a run that was interrupted too.
-        chance_B = np.modf(np.flatnonzero(used_M) * GOLDEN)[0]
-        pit_B = np.full(mean_B.size, np.nan)
-        pit_B[whole_B] = randomised_pit(
-            mean_B[whole_B], variance_B[whole_B], passes_B[whole_B], scored_B[whole_B], chance_B[whole_B]
-        )
-        return cls(
-            mean_B=mean_B,
-            share_B=passes_B / np.maximum(scored_B, 1),
-            loss_B=beta_binomial_log_loss(mean_B, variance_B, passes_B, scored_B),
-            pit_B=pit_B,
-            informative_B=np.clip(issued.informative_M[used_M], 0.0, 1.0),
-            is_informative_B=table["informative"][used_M] == 1,
-            judged_B=table["informative"][used_M] >= 0,
-        )
-
-    def scores(self, chosen_B: Bools) -> Scores:
-        judged_B = chosen_B & self.judged_B
-        forecast, event = self.informative_B[judged_B], self.is_informative_B[judged_B]
-        pit = self.pit_B[chosen_B]
-        pit = pit[np.isfinite(pit)]
-        return Scores(
-            groups=int(np.count_nonzero(chosen_B)),
-            predicted=_mean(self.mean_B[chosen_B]),
-            observed=_mean(self.share_B[chosen_B]),
-            log_loss=_mean(self.loss_B[chosen_B]),
-            informative_predicted=_mean(forecast),
-            informative_observed=_mean(event.astype(np.float64)),
-            brier=_mean(brier(forecast, event.astype(np.float64))),
-            informative_log_loss=_mean(log_loss(forecast, event)),
-            central=_mean(((pit >= CENTRAL[0]) & (pit <= CENTRAL[1])).astype(np.float64)),
-        )
-
-
-def _reliability(forecast_B: Floats, outcome_B: Floats, chosen_B: Bools) -> tuple[Reliable, ...]:
-    """Equal bins of the forecast that hold any group. Shares serve as outcomes too."""
-    forecast_B, outcome_B = forecast_B[chosen_B], outcome_B[chosen_B]
-    bin_B = np.minimum((forecast_B * NUM_BINS).astype(np.int64), NUM_BINS - 1)
-    count_R = np.bincount(bin_B, minlength=NUM_BINS)
-    said_R, came_R = (
-        np.bincount(bin_B, values, NUM_BINS) / np.maximum(count_R, 1) for values in (forecast_B, outcome_B)
+        uniform_B=np.modf(np.flatnonzero(used_M) * GOLDEN)[0],
     )
+
+
+def _shown(scored: Scored) -> Scores:
+    return Scores(
+        groups=scored.count,
+        predicted=scored.predicted,
+        observed=scored.observed,
+        log_loss=scored.log_loss,
+        informative_predicted=scored.informative_predicted,
+        informative_observed=scored.informative_observed,
+        brier=scored.informative_brier,
+        informative_log_loss=scored.informative_log_loss,
+        central=scored.coverage,
+        central_error=scored.coverage_error,
+    )
+
+
+def _bins(found: Reliability) -> tuple[Reliable, ...]:
+    """Those that hold any group."""
+    num = len(found.count_R)
     return tuple(
         Reliable(
-            low=code / NUM_BINS,
-            high=(code + 1) / NUM_BINS,
-            groups=int(count_R[code]),
-            predicted=float(said_R[code]),
-            observed=float(came_R[code]),
+            low=code / num,
+            high=(code + 1) / num,
+            groups=int(found.count_R[code]),
+            predicted=float(found.forecast_R[code]),
+            observed=float(found.frequency_R[code]),
         )
-        for code in np.flatnonzero(count_R).tolist()
+        for code in np.flatnonzero(found.count_R).tolist()
     )
-
-
-def _lag_name(code: int) -> str:
-    if code == len(LAGS) - 1:
-        return f"{LAGS[code]} or more"
-    low, high = LAGS[code], LAGS[code + 1] - 1
-    return str(low) if low == high else f"{low} to {high}"
-
-
-def _mean(values: Floats) -> float | None:
-    return float(values.mean()) if values.size else None

@@ -97,7 +97,7 @@ def _is_open(state: RunState, batch: DrawnBatch) -> bool:
 
 def _outcomes(state: RunState, batch: DrawnBatch) -> Floats:
     """(K,) shares passed of as many rollouts as were sure to be made: a group stopped by its outcomes is biased."""
-    passes_K, scored_K = fixed_counts(state, batch)
+    passes_K, scored_K = fixed_counts(state, batch.tickets)
     reported_K = (state.book.tickets["state"][_span(batch)] == TicketState.REPORTED) & (scored_K > 0)
     return np.where(reported_K, passes_K / np.maximum(scored_K, 1), np.nan)
 

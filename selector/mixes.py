@@ -5,7 +5,7 @@
 Axes: M tickets, Q kinds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -134,16 +134,16 @@ def mixes(issued: Issued, kinds: tuple[Sequence[str], Integers], trained: Intege
     )
 
 
-def departures(name: str, found: Sequence[Mix]) -> list[str]:
+def departures(name: str, found: Sequence[Mix], *, but: Container[str] = ()) -> list[str]:
     """Kinds whose share of what is trained on (or, where no step says that, of what came back) has left that of what
-    was issued, with what became of the rest.
+    was issued, with what became of the rest; `but` those that are meant to.
     """
     stage = "trained on" if any(mix.trained is not None for mix in found) else "reported"
     total = sum((mix.reported if stage == "reported" else mix.trained) or 0 for mix in found)
     warnings = []
     for mix in found:
         share = mix.reported_share if stage == "reported" else mix.trained_share
-        if share is None or total == 0:
+        if share is None or total == 0 or mix.kind in but:
             continue
         error = (mix.issued_share * (1 - mix.issued_share) / total) ** 0.5
         if abs(share - mix.issued_share) <= max(DEPARTURE, ERRORS * error):

@@ -151,24 +151,57 @@ def what_next(state: RunState, ticket: int, reached: int) -> tuple[Next, int]:
     return ("wait" if table["state"][ticket] == TicketState.OPEN else "stop"), 0
 
 
-def fixed_counts(state: RunState, batch: DrawnBatch) -> tuple[np.ndarray, np.ndarray]:
-    """(K,) passes and (K,) rollouts scored, of as many rollouts of each ticket as were sure to be made.
+def fixed_counts(state: RunState, tickets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(B,) passes and (B,) rollouts scored, of as many rollouts of each ticket as were sure to be made.
 
     Of a ticket that could be stopped by its outcomes that is the first wave: k/n of the whole is biased (0.117 in the
     mean of those that a balanced exit lets go, where the pass rate is 0.05), while the first wave has a fixed size.
     """
     table = state.book.tickets
-    span = slice(batch.first_ticket, batch.first_ticket + len(batch.event.row_K))
-    passes_K, scored_K = table["passes"][span], table["scored"][span]
+    passes_B, scored_B = table["passes"][tickets], table["scored"][tickets]
+    first_B = _sure_rollouts(state, tickets)
+    waved = np.flatnonzero(first_B)
+    if not len(waved):
+        return passes_B, scored_B
+    rollouts, number_F = state.book.rollouts, np.arange(first_B.max())
+    is_first_WF = number_F < first_B[waved][:, None]
+    slot_WF = table["slot"][tickets[waved]][:, None] + np.where(is_first_WF, number_F, 0)
+    outcome_WF = rollouts["outcome"][slot_WF]
+    counts_WF = is_first_WF & rollouts["arrived"][slot_WF] & ~np.isnan(outcome_WF)
+    counts_WF &= np.isin(rollouts["status"][slot_WF], [int(s) for s in COUNTED])
+    passes_B, scored_B = passes_B.copy(), scored_B.copy()
+    passes_B[waved] = np.where(counts_WF, outcome_WF, 0.0).sum(axis=1)
+    scored_B[waved] = counts_WF.sum(axis=1)
+    return passes_B, scored_B
+
+
+def may_stop(state: RunState, tickets: np.ndarray) -> np.ndarray:
+    """(B,) bool: tickets that could be stopped by their outcomes."""
+    return _sure_rollouts(state, tickets) > 0
+
+
+def fixed_shares(state: RunState, tickets: np.ndarray) -> np.ndarray:
+    """(B,) share passed of each reported ticket, unbiased for its prompt's pass rate by `fixed_counts`. Where the part
+    that was sure to be made has no score, which takes errors in all of it, k/n of the whole.
+    """
+    table = state.book.tickets
+    passes_B, scored_B = fixed_counts(state, tickets)
+    is_known_B = scored_B > 0
+    passes_B = np.where(is_known_B, passes_B, table["passes"][tickets])
+    return np.asarray(passes_B / np.where(is_known_B, scored_B, table["scored"][tickets]))
+
+
+def _sure_rollouts(state: RunState, tickets: np.ndarray) -> np.ndarray:
+    """(B,) size of each ticket's first wave, 0 for one that runs its whole group."""
+    table = state.book.tickets
+    batches_U, place_B = np.unique(table["batch"][tickets], return_inverse=True)
+    first_U = np.array([_first_wave(state.batches[ordinal]) for ordinal in batches_U.tolist()], np.int64)
+    if not first_U.any():
+        return np.zeros(len(tickets), np.int64)
+    return np.where(np.isin(table["purpose"][tickets], IN_WAVES), first_U[place_B], 0)
+
+
+def _first_wave(batch: DrawnBatch) -> int:
+    """Rollouts of the first wave of a batch's tickets that have waves; 0 where none has."""
     rule = wave_from_dict(batch.event.wave)
-    if rule is None or not len(passes_K):
-        return passes_K, scored_K
-    rollouts = state.book.rollouts
-    first = wave_ends(rule, batch.event.group_size)[0]
-    slot_KF = table["slot"][span][:, None] + np.arange(first)
-    outcome_KF = rollouts["outcome"][slot_KF]
-    counts_KF = rollouts["arrived"][slot_KF] & np.isin(rollouts["status"][slot_KF], [int(s) for s in COUNTED])
-    counts_KF &= ~np.isnan(outcome_KF)
-    in_waves_K = table["purpose"][span] == PURPOSE_CODE[Purpose.TRAIN]
-    passes_K = np.where(in_waves_K, np.where(counts_KF, outcome_KF, 0.0).sum(axis=1), passes_K)
-    return passes_K, np.where(in_waves_K, counts_KF.sum(axis=1), scored_K)
+    return 0 if rule is None else wave_ends(rule, batch.event.group_size)[0]

@@ -28,7 +28,11 @@ RUN_LENGTH = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptStatement:
-    """What the groups of one prompt say of it since it was mastered."""
+    """What the groups of one prompt say of it since it was mastered.
+
+    Passes and scored rollouts are of what was sure to be made of each group, so that their ratio estimates the pass
+    rate; of a group that a rule may stop by its outcomes that is its first wave. Evidence is of all that was made.
+    """
 
     row: int
     reviews: int
@@ -87,8 +91,9 @@ def state_prompts(state: RunState, rules: LifecycleConfig) -> tuple[int, tuple[P
     found = follow(place_B, passes_B, scored_B, rules.level, len(rows_M))
     listed_M = e_bh(found.log_e_M, FALSE_SHARE)
     detected_M = found.log_peak_M >= log(RUN_LENGTH)
-    passes_M = np.bincount(place_B, passes_B, len(rows_M))
-    scored_M = np.bincount(place_B, scored_B, len(rows_M)).astype(np.int64)
+    fixed_B, of_B = fixed_counts(state, reviews)
+    passes_M = np.bincount(place_B, fixed_B, len(rows_M))
+    scored_M = np.bincount(place_B, of_B, len(rows_M)).astype(np.int64)
     shown = np.flatnonzero(listed_M | detected_M)
     shown = shown[np.argsort(-found.log_e_M[shown], kind="stable")]
     return len(rows_M), tuple(
@@ -153,7 +158,7 @@ def _failing(state: RunState, batch: DrawnBatch) -> np.ndarray:
     num_tickets = len(event.row_K)
     span = slice(batch.first_ticket, batch.first_ticket + num_tickets)
     back_K = table["state"][span] == TicketState.REPORTED
-    passes_K, scored_K = fixed_counts(state, batch)
+    passes_K, scored_K = fixed_counts(state, batch.tickets)
     failing_K = np.where(back_K & (scored_K > 0), 1.0 - passes_K / np.maximum(scored_K, 1), 0.0)
     # ht_weight is K(1+c)/(N·expected tickets).
     return np.asarray(failing_K * event.ht_weight_K * event.frame / (num_tickets * (1.0 + event.credit_K)))

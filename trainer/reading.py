@@ -21,6 +21,11 @@ UNIT_WORDS = {
     "accelerator_s": "accelerator-seconds",
     "energy_j": "joules",
 }
+QUANTITY_WORDS = {"pass_rate": "pass rate", "degenerate": "groups that teach nothing"}
+STREAMS = (
+    "uniform: the pool, from the uniform check; selected: what the trainer saw; reweighted: the selected stream with "
+    "its known chances undone. Means over all draws, not of their end."
+)
 ReportFormat = Literal["md", "json", "html"]
 
 
@@ -32,17 +37,39 @@ def audit_command(client: Client, run: str, *, console: Console | None = None) -
         view.add_column(name, justify="left" if name == "stream" else "right")
     for name in ("uniform", "selected", "reweighted"):
         view.add_row(name, _estimate(getattr(found.pass_rate, name)), _estimate(getattr(found.degenerate, name)))
+    view.caption = (
+        f"{STREAMS} Means over draws {found.draws[0]} to {found.draws[1]}, not of their end."
+        if found.draws
+        else STREAMS
+    )
+    view.caption_justify = "left"
     console.print(view)
     lines = [
         f"claim when drawn: {found.claim.type}, {found.claim.objective}",
         f"claim as it went: {found.claim_realised.type}, {found.claim_realised.objective}",
         *(f"  {condition}" for condition in found.claim_realised.conditions),
         *_counted(found),
-        f"verdict: {found.verdict or 'none'}",
+        *_quotas(found),
+        f"verdict: {found.verdict or 'not given; the notes say why'}",
         *(f"note: {warning}" for warning in found.warnings),
     ]
     console.print("\n".join(lines), markup=False, soft_wrap=True)
     return found
+
+
+def _quotas(found: AuditInfo) -> list[str]:
+    """Of each category with a quota what was asked for, drawn and trained on."""
+    if found.quotas is None:
+        return []
+    return [
+        f"quota of {one.category}: {one.quota:.1%} asked for, {_share(one.issued_share)} drawn, "
+        f"{_share(one.trained_share)} trained on" + (f"; {one.reason}" if one.reason else "")
+        for one in found.quotas.categories
+    ]
+
+
+def _share(value: float | None) -> str:
+    return NONE if value is None else f"{value:.1%}"
 
 
 def _counted(found: AuditInfo) -> list[str]:
@@ -51,13 +78,13 @@ def _counted(found: AuditInfo) -> list[str]:
     if found.draws is not None:
         lines.append(f"draws {found.draws[0]} to {found.draws[1]}: {found.speaks_of}")
     for quantity, shift in found.shift.items():
-        lines.append(f"selected minus pool, {quantity.replace('_', ' ')}: {_estimate(shift.against_uniform)}")
+        lines.append(f"selected minus pool, {QUANTITY_WORDS[quantity]}: {_estimate(shift.against_uniform)}")
     for contrast in found.contrasts:
         if contrast.where == "overall" or contrast.detected:
             said = "found to contradict" if contrast.detected else "no contradiction found"
             low, high = contrast.interval
             lines.append(
-                f"re-weighted minus uniform, {contrast.quantity.replace('_', ' ')}, {contrast.where}: "
+                f"re-weighted minus uniform, {QUANTITY_WORDS[contrast.quantity]}, {contrast.where}: "
                 f"{contrast.estimate:.3f} ({low:.3f} to {high:.3f}), {said}"
             )
     cover = found.coverage
@@ -67,7 +94,10 @@ def _counted(found: AuditInfo) -> list[str]:
             f"draws; {cover['mastered']} mastered, {cover['regressed']} back at work after that"
         )
     if found.second_moment is not None:
-        lines.append(f"second moment of the weighted gradient: {found.second_moment:.3g}, uniform being 1")
+        lines.append(
+            f"second moment of the gradient with weights that make it the pool's: {found.second_moment:.3g}, uniform "
+            "being 1"
+        )
     if found.inverse_yield is not None:
         lines.append(f"judged groups for each informative one: {found.inverse_yield:.3g}")
     return lines
@@ -175,11 +205,15 @@ def _range(values: Sequence[float | None]) -> str:
     if not known:
         return NONE
     low, high = min(known), max(known)
-    return f"{low:,.4g}" if low == high else f"{low:,.4g} to {high:,.4g}"
+    return _number(low) if low == high else f"{_number(low)} to {_number(high)}"
 
 
 def _number(value: object, missing: str = NONE) -> str:
-    return missing if value is None else f"{float(str(value)):,.4g}"
+    """Four digits that count, and whole numbers from a thousand on."""
+    if value is None:
+        return missing
+    known = float(str(value))
+    return f"{known:,.0f}" if abs(known) >= 1000 else f"{known:.4g}"
 
 
 def _estimate(value: Estimate) -> str:

@@ -1,9 +1,9 @@
 """Features of a pool as columns for estimators: what each change of the pool leaves behind, and all of it up to a
 revision.
 
-Written by the import beside the deltas of `columns`, read only for runs whose estimator reads features, as they can be
-larger than everything else. They share the table of deltas: parts of features count down from -1. Pools that were
-imported by a version without this have none until their rows change.
+Written by the import beside the deltas of `columns`. Read whole only for runs whose estimator reads features, as they
+can be larger than everything else, and a few numbers of them by every audit. They share the table of deltas: parts of
+features count down from -1. Pools that were imported by a version without this have none until their rows change.
 """
 
 import hashlib
@@ -44,8 +44,12 @@ def add_features(
     connection.execute(pool_deltas.insert().values(values))
 
 
-def read_features(connection: Connection, pool_id: int, revision: int, num_rows: int) -> Columns:
-    """All features of a pool at a revision. Raises DamagedData if a stored part fails its checksum."""
+def read_features(
+    connection: Connection, pool_id: int, revision: int, num_rows: int, *, numbers: int | None = None
+) -> Columns:
+    """All features of a pool at a revision; with `numbers` so many of them at most, the first by name, and so many
+    places of a vector, so that no more is held. Raises DamagedData if a stored part fails its checksum.
+    """
     query = (
         select(pool_deltas.c.payload, pool_deltas.c.sha256)
         .where(pool_deltas.c.pool_id == pool_id, pool_deltas.c.revision <= revision, pool_deltas.c.part < 0)
@@ -56,11 +60,14 @@ def read_features(connection: Connection, pool_id: int, revision: int, num_rows:
         rows, changed = _decode(bytes(payload), digest)
         for name in columns:
             columns[name][rows] = np.nan
-        for name, values in changed.items():
+        for name, whole in changed.items():
+            values = whole if whole.ndim == 1 else whole[:, :numbers]
             known = columns.get(name)
             if known is None or known.shape[1:] != values.shape[1:]:  # a pool that was replaced may change lengths
                 known = columns[name] = np.full((num_rows, *values.shape[1:]), np.nan, values.dtype)
             known[rows] = values
+        if numbers is not None:
+            columns = {name: columns[name] for name in sorted(columns)[:numbers]}
     return {name: columns[name] for name in sorted(columns)[:MAX_NAMES]}
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from api.db.models import events, pools, runs, snapshots
 from predictors.registry import ESTIMATORS
 from selector.errors import SnapshotDamaged
-from selector.events import Event, Restored, RolloutsReported, event_from_json
+from selector.events import Event, PoolRevised, Restored, RolloutsReported, event_from_json
 
 FULL, REWIND = "full", "rewind"
 CHUNK_NAMES = (
@@ -118,6 +118,13 @@ def read_events(
             raise SnapshotDamaged(f"event {expected} is missing")
         yield seq, event_from_json(kind, orjson.loads(payload))
         expected += 1
+
+
+def first_revision(connection: Connection, run_id: int) -> int:
+    """Of the pool, when the run began: the second event of every log."""
+    query = select(events.c.payload).where(events.c.run_id == run_id, events.c.kind == PoolRevised.kind)
+    payload = connection.execute(query.order_by(events.c.seq).limit(1)).scalar_one()
+    return int(orjson.loads(bytes(payload))["revision"])
 
 
 def restored_positions(connection: Connection, run_id: int) -> set[int]:

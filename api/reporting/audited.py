@@ -6,15 +6,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from api.reporting.blocks import Block, Section, Table
+from api.reporting.blocks import Block, Picture, Section, Table
+from api.reporting.charts import Line, Lines, line_chart
 from api.reporting.content import percent
+from api.reporting.words import QUANTITY_WORDS, between, counted, number
 
 MOST_ROWS = 12  # of one table
 
 
 def audit_sections(found: Mapping[str, Any]) -> list[Section]:
     said = found["selection"]
-    return [_chances(said), _exposure(said), _way(said), _beliefs(said)]
+    return [_chances(said), _exposure(said, found["configuration"]["weights"]), _way(said), _beliefs(said)]
 
 
 def _chances(said: Mapping[str, Any]) -> Section:
@@ -26,7 +28,7 @@ def _chances(said: Mapping[str, Any]) -> Section:
     shown = [c for c in said["contrasts"] if c["where"] == "overall" or c["detected"]]
     if shown:
         rows = [
-            [c["where"], c["quantity"].replace("_", " "), _between(c["estimate"], c["interval"]),
+            [c["where"], QUANTITY_WORDS[c["quantity"]], between(c["estimate"], c["interval"]),
              "found" + (f", at draw {c['detected_at']}" if c["detected_at"] is not None else "") if c["detected"]
              else "not found", f"{c['alpha']:.3g}"]
             for c in shown[:MOST_ROWS]
@@ -42,7 +44,7 @@ def _chances(said: Mapping[str, Any]) -> Section:
         blocks.append("Not looked at: it takes draws with audit tickets and others that came back, in a full feed.")
     shift = said["shift"]["pass_rate"]
     rows = [
-        [words, _between(shift[name]["estimate"], shift[name]["interval"])]
+        [words, between(shift[name]["estimate"], shift[name]["interval"])]
         for name, words in (("against_uniform", "the uniform tickets"), ("against_reweighted", "the re-weighted ones"))
         if shift[name]["estimate"] is not None
     ]
@@ -51,8 +53,11 @@ def _chances(said: Mapping[str, Any]) -> Section:
     return Section(title="Whether the draws kept to their chances", blocks=blocks)
 
 
-def _exposure(said: Mapping[str, Any]) -> Section:
+def _exposure(said: Mapping[str, Any], weights: str) -> Section:
     cover = said["coverage"]
+    weighted = (
+        "weighted gradient" if weights == "horvitz_thompson" else "gradient, were weights used to make it the pool's"
+    )
     moment = said["second_moment"]
     rows = [
         ["prompts that may be drawn", f"{cover['prompts']:,}"],
@@ -64,10 +69,10 @@ def _exposure(said: Mapping[str, Any]) -> Section:
         ["effective sample size of the weights", f"{said['effective_sample_size']:,.0f}"],
         ["largest weight", f"{said['largest_weight']:.3g}"],
         [
-            "second moment of the weighted gradient, as predicted, uniform being 1",
+            f"second moment of the {weighted}, as predicted, uniform being 1",
             "–" if moment is None else f"{moment:.3g}",
         ],
-        ["judged groups for each informative one", _number(said["inverse_yield"])],
+        ["judged groups for each informative one", number(said["inverse_yield"])],
     ]
     blocks: list[Block] = [Table(header=["", "here"], rows=rows)]
     curve = said["induced_weight"]
@@ -76,7 +81,7 @@ def _exposure(said: Mapping[str, Any]) -> Section:
             [
                 f"{percent(p['low'])} to {percent(p['high'])}",
                 f"{p['chance']:.2f}",
-                _number(p["weight"]),
+                number(p["weight"]),
                 f"{p['tickets']:,}",
             ]
             for p in curve
@@ -102,11 +107,12 @@ def _way(said: Mapping[str, Any]) -> Section:
     for name, kinds in said["mix"].items():
         if len(kinds) > 1:
             rows = [
-                [k["kind"], _part(k["issued"], k["issued_share"]), _part(k["reported"], k["reported_share"]),
-                 "not told" if k["trained"] is None else _part(k["trained"], k["trained_share"]), _void(k["void"])]
+                [k["kind"], counted(k["issued"], k["issued_share"]), counted(k["reported"], k["reported_share"]),
+                 "not told" if k["trained"] is None else counted(k["trained"], k["trained_share"]), _void(k["void"])]
                 for k in _largest(kinds, "issued")
             ]  # fmt: skip
             blocks.append(Table(header=[name, "drawn", "came back", "trained on", "void"], rows=rows))
+    blocks += _quotas(said["quotas"])
     for name, kinds in said["response"].items():
         rows = [
             [k["kind"], f"{k['came_back']:,} of {k['ended']:,} ({percent(k['share'])})",
@@ -123,12 +129,33 @@ def _way(said: Mapping[str, Any]) -> Section:
     return Section(title="What became of it", blocks=blocks)
 
 
+def _quotas(said: Mapping[str, Any] | None) -> list[Block]:
+    if said is None:
+        return []
+    rows = [
+        [
+            one["category"],
+            percent(one["quota"]),
+            counted(one["issued"], one["issued_share"]),
+            counted(one["trained"], one["trained_share"]),
+            {True: "yes", False: "no", None: "not known yet"}[one["held"]],
+            one["reason"] or "–",
+        ]
+        for one in said["categories"]
+    ]
+    return [
+        f"Quotas are shares of what is trained on ({said['counted']}), held within {percent(said['tolerance'])}: "
+        "prompts are drawn as often as it takes.",
+        Table(header=["Quotas: category", "asked for", "drawn", "trained on", "held", "why not"], rows=rows),
+    ]
+
+
 def _beliefs(said: Mapping[str, Any]) -> Section:
     found = said["calibration"]
     rows = [
         [label, f"{s['groups']:,}", percent(s["predicted"]), percent(s["observed"]),
          percent(s["informative_predicted"]), percent(s["informative_observed"]),
-         _number(s["brier"]), _number(s["log_loss"]), percent(s["central"])]
+         number(s["brier"]), number(s["log_loss"]), percent(s["central"])]
         for label, s in _scores(found)
         if s["groups"]
     ]  # fmt: skip
@@ -136,13 +163,27 @@ def _beliefs(said: Mapping[str, Any]) -> Section:
         return Section(title="How good the predictions were", blocks=["No whole group has come back yet."])
     header = ["groups", "how many", "pass rate predicted", "seen", "informative predicted", "seen", "Brier", "log loss",
               "within the central 90 %"]  # fmt: skip
+    blocks: list[Block] = [
+        "Each group against the prediction that was stored when it was drawn. Lag: versions of the policy since the "
+        "prompt's own newest group. Of good predictions 90 % of the groups are within the central 90 %; Brier and log "
+        "loss are lower where they are better.",
+    ]
+    lines = [
+        Line(
+            name=name,
+            x=[100 * one["predicted"] for one in found[key]],
+            y=[one["observed"] for one in found[key]],
+            is_shown_by_points=True,
+        )
+        for key, name in (("pass_rate", "pass rate"), ("informative", "informative"))
+        if found[key]
+    ]
+    right = Line(name="as predicted", x=[0.0, 100.0], y=[0.0, 1.0])
+    svg = line_chart(Lines(lines=[*lines, right], x_name="predicted, %", y_name="seen", from_zero=True))
+    caption = "What was predicted and what came, in ten bins: on the dotted line predictions are right on average"
     return Section(
         title="How good the predictions were",
-        blocks=[
-            "Each group against the prediction that was stored when it was drawn. Lag: versions of the policy since "
-            "the prompt's own newest group.",
-            Table(header=header, rows=rows),
-        ],
+        blocks=[*blocks, Picture(svg=svg, caption=caption), Table(header=header, rows=rows)],
     )
 
 
@@ -163,15 +204,3 @@ def _largest(kinds: Sequence[Mapping[str, Any]], by: str) -> list[Mapping[str, A
 
 def _void(void: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in void.items()) or "–"
-
-
-def _part(count: int, share: float | None) -> str:
-    return f"{count:,}" if share is None else f"{count:,} ({percent(share)})"
-
-
-def _between(estimate: float, interval: Sequence[float]) -> str:
-    return f"{estimate:+.3f} ({interval[0]:+.3f} to {interval[1]:+.3f})"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"

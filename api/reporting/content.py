@@ -8,12 +8,13 @@ from dataclasses import asdict
 from typing import Any
 
 from api import measuring
-from api.audits import counts, shifts, streams
+from api.audits import blocks, counts, shifts, streams
 from api.version import installed_version
 from selector.accounts import accounts
 from selector.auditing import audit_run, claim_realised
 from selector.curves import curve
 from selector.drawing import claim_of
+from selector.feature_parts import Parts
 from selector.looks import held_out_looks
 from selector.state import RunState
 
@@ -22,10 +23,11 @@ FACTS = ("accelerator", "driver", "model", "max_prompt_tokens", "max_new_tokens"
 SECONDS_OF_AN_HOUR = 3600.0
 
 
-def run_report(state: RunState) -> dict[str, Any]:
+def run_report(state: RunState, features: Mapping[str, Parts] | None = None) -> dict[str, Any]:
+    """features: parts of the pool, as `accounts` takes them."""
     costs, said = measuring.costs(state), measuring.quality_of(state)
     looks, _ = held_out_looks(state)
-    audit, counted, lengths = audit_run(state), accounts(state), measuring.answer_lengths(state)
+    audit, counted, lengths = audit_run(state), accounts(state, features), measuring.answer_lengths(state)
     found: dict[str, Any] = {
         "run": state.run,
         "midband": installed_version(),
@@ -48,6 +50,8 @@ def run_report(state: RunState) -> dict[str, Any]:
             "category": dict(audit.selection_ratio.category),
             "pass_rate": streams(audit.pass_rate),
             "degenerate": streams(audit.degenerate),
+            "draws": audit.draws,
+            "blocks": blocks(audit),
             "shift": shifts(audit),
             "contrasts": [asdict(contrast) for contrast in audit.contrasts],
             "length": [asdict(ratio) for ratio in counted.length],
@@ -71,10 +75,14 @@ def checklist(found: Mapping[str, Any]) -> list[dict[str, str | None]]:
     """The minimum that a figure of cost or speed has to come with; `missing` says what to send where it does not."""
     costs, config, work = found["costs"], found["configuration"], found["workload"]
     environment = costs["environment"]
-    phases = [name for name, seconds in costs["seconds"].items() if seconds > 0]
+    phases = [name.replace("_", " ") for name, seconds in costs["seconds"].items() if seconds > 0]
     rate = useful_per_hour(costs)
     told = [f"{name} {' → '.join(environment[name])}" for name in FACTS if name in environment]
-    told += [f"{n} {' → '.join(values)}" for n, values in sorted(environment.items()) if n not in FACTS]
+    told += [
+        f"{name} {' → '.join(map(_gibibytes if name.endswith('_bytes') else str, values))}"
+        for name, values in sorted(environment.items())
+        if name not in FACTS
+    ]
     untold = [name for name in FACTS if name not in environment]
     count = costs["accelerators"]
     lengths = work["answer_tokens"]
@@ -157,6 +165,10 @@ def useful_per_hour(costs: Mapping[str, Any]) -> float | None:
     """Informative groups for each accelerator-hour."""
     cost = costs["per_informative_group"]["accelerator_s"]
     return SECONDS_OF_AN_HOUR / cost if cost else None
+
+
+def _gibibytes(value: str) -> str:
+    return f"{int(value) / 2**30:.4g} GiB" if value.isdigit() else value
 
 
 def percent(value: float | None) -> str:

@@ -6,11 +6,14 @@ Knows the content's names and the reader, who knows the field and not midband: e
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from api.reporting.answers import answers
 from api.reporting.audited import audit_sections
 from api.reporting.blocks import Block, Picture, Section, Table
-from api.reporting.charts import Bars, Series, bar_chart, line_chart
+from api.reporting.charts import Bars, Line, Lines, bar_chart, line_chart
 from api.reporting.content import percent, useful_per_hour
+from api.reporting.words import estimate, hours, number, rate
 
+STREAMS, STREAM_NAMES = ("uniform", "selected", "reweighted"), ("uniform", "selected", "re-weighted")
 SOURCE_WORDS = {
     "train": "groups the policy chose, trained on",
     "audit": "groups drawn uniformly as a check, trained on as well",
@@ -29,39 +32,13 @@ def title(found: Mapping[str, Any]) -> str:
 
 
 def sections(found: Mapping[str, Any]) -> list[Section]:
-    return [_answers(found), _summary(found), _selection(found), *audit_sections(found), _quality(found),
+    return [answers(found), _summary(found), _selection(found), *audit_sections(found), _quality(found),
             _costs(found), _diagnosis(found), _checklist(found), _words()]  # fmt: skip
-
-
-def _answers(found: Mapping[str, Any]) -> Section:
-    """The three questions of a reader: what was selected, what it cost, whether to believe it."""
-    config, work, spent = found["configuration"], found["workload"], found["costs"]["spent"]
-    informative = found["costs"]["informative"]
-    hours = spent["accelerator_s"]
-    cost = f"{spent['tokens']:,} generated tokens in {spent['rollouts']:,} rollouts"
-    if hours is not None:
-        cost += f" and {hours / 3600:,.4g} accelerator-hours"
-    useful = f"{informative['groups']:,} of {informative['judged']:,} judged groups were informative"
-    per_group = found["costs"]["per_informative_group"]["tokens"]
-    if per_group is not None:
-        useful += f", at {per_group:,.0f} tokens each"
-    return Section(
-        title="In short",
-        blocks=[
-            f"Selected: {work['train_draws']:,} batches from {work['train_prompts']:,} prompts by the policy "
-            f"{config['preset']}; {percent(config['audit_share'])} of each batch was drawn uniformly as a check.",
-            f"Cost: {cost}, evaluation left out; {useful}.",
-            f"Held-out quality: {_from_to(found['curve'])}.",
-            f"Whether the trainer's own curve can be read as quality: {found['quality']['verdict']}.",
-            f"Whether it can be read as the pool's: {found['selection']['verdict'] or 'no verdict'}.",
-            f"Missing from this report: {'; '.join(found['missing'])}." if found["missing"] else "Nothing is missing.",
-        ],
-    )
 
 
 def _summary(found: Mapping[str, Any]) -> Section:
     config, costs, overall = found["configuration"], found["costs"], found["quality"]["overall"]
-    per, spent, rate = costs["per_informative_group"], costs["spent"], useful_per_hour(costs)
+    per, spent, useful = costs["per_informative_group"], costs["spent"], useful_per_hour(costs)
     memory = max(costs["peak_memory_bytes"].values(), default=None)
     informative = costs["informative"]
     rows = [
@@ -71,13 +48,13 @@ def _summary(found: Mapping[str, Any]) -> Section:
         ["steps that told costs", f"{costs['steps']:,}"],
         ["generated tokens for training", f"{spent['tokens']:,}"],
         ["rollouts for training", f"{spent['rollouts']:,}"],
-        ["accelerator-hours", _hours(spent["accelerator_s"])],
+        ["accelerator-hours", hours(spent["accelerator_s"])],
         ["informative groups (the useful outcome)", f"{informative['groups']:,}"],
         ["judged groups (its denominator)", f"{informative['judged']:,} ({percent(informative['share'])} useful)"],
-        ["tokens for an informative group", _number(per["tokens"])],
-        ["rollouts for an informative group", _number(per["rollouts"])],
-        ["informative groups per accelerator-hour", _number(rate)],
-        ["held-out pass rate, last look", _rate(overall)],
+        ["tokens for an informative group", number(per["tokens"])],
+        ["rollouts for an informative group", number(per["rollouts"])],
+        ["informative groups per accelerator-hour", number(useful)],
+        ["held-out pass rate, last look", rate(overall)],
         ["peak memory", "missing" if memory is None else f"{memory / 2**30:.2f} GiB"],
         ["spread over seeds", "missing: one run has none"],
     ]
@@ -104,16 +81,46 @@ def _selection(found: Mapping[str, Any]) -> Section:
         rows = [[name, "–" if ratio is None else f"{ratio:.2f}"] for name, ratio in sorted(said["category"].items())]
         blocks.append(Table(header=["category", "times uniform"], rows=rows))
     streams = [
-        [words, _estimate(said["pass_rate"][name]), _estimate(said["degenerate"][name])]
+        [words, estimate(said["pass_rate"][name]), estimate(said["degenerate"][name])]
         for name, words in (
             ("uniform", "uniform: the pool itself, from the check"),
             ("selected", "selected: what the trainer saw"),
             ("reweighted", "re-weighted: the selected stream with its known chances undone"),
         )
     ]
+    if said["draws"] is not None:
+        first, last = said["draws"]
+        blocks.append(
+            f"The streams below are means over batches {first} to {last}, while the policy changed: what a prompt of "
+            "the pool, or of the selection, passed on average through all of them, and not at their end."
+        )
     blocks.append(Table(header=["stream", "pass rate", "share of groups that teach nothing"], rows=streams))
+    blocks += _through_the_run(said["blocks"])
     blocks += [f"Note: {warning}." for warning in said["warnings"]]
     return Section(title="What was selected", blocks=blocks)
+
+
+def _through_the_run(found: Sequence[Mapping[str, Any]]) -> list[Block]:
+    """The streams by blocks of batches, where there is more than one."""
+    if len(found) < 2:
+        return []
+    rows = [
+        [f"{one['draws'][0]} to {one['draws'][1]}", *(estimate(one["pass_rate"][name]) for name in STREAMS)]
+        for one in found
+    ]
+    table = Table(header=["batches", *STREAM_NAMES], rows=rows)
+    lines = []
+    for stream, name in zip(STREAMS, STREAM_NAMES, strict=True):
+        known = [(one["draws"][1], one["pass_rate"][stream]["estimate"]) for one in found]
+        known = [(x, y) for x, y in known if y is not None]
+        if known:
+            lines.append(Line(name=name, x=[x for x, _ in known], y=[y for _, y in known], is_shown_by_points=True))
+    svg = line_chart(Lines(lines=lines, x_name="last batch of the block", y_name="pass rate"))
+    return [
+        Picture(svg=svg, caption="Pass rate of each stream by block of batches: the selected one is not the pool's"),
+        table,
+        "The blocks are fixed before a run begins; their intervals hold together, and each is wider for it.",
+    ]
 
 
 def _quality(found: Mapping[str, Any]) -> Section:
@@ -125,21 +132,22 @@ def _quality(found: Mapping[str, Any]) -> Section:
         f"Verdict: {said['verdict']}.",
     ]
     if points:
-        svg = line_chart(
-            Series(
-                x=[p["spent"]["tokens"] for p in points],
-                y=[p["estimate"] for p in points],
-                low=[p["interval"][0] for p in points],
-                high=[p["interval"][1] for p in points],
-                smoothed=[p["smoothed"] for p in points],
-                x_name="tokens generated for training",
-                y_name="held-out pass rate",
-            )
+        x = [p["spent"]["tokens"] for p in points]
+        looks = Line(
+            name="each look, with 95 %",
+            x=x,
+            y=[p["estimate"] for p in points],
+            low=[p["interval"][0] for p in points],
+            high=[p["interval"][1] for p in points],
+            is_shown_by_points=True,
         )
+        smoothed = Line(name="smoothed, never falling", x=x, y=[p["smoothed"] for p in points])
+        x_name, y_name = "tokens generated for training", "held-out pass rate"
+        svg = line_chart(Lines(lines=[looks, smoothed], x_name=x_name, y_name=y_name))
         blocks.append(Picture(svg=svg, caption="Held-out pass rate against tokens; shaded: 95 % of each look"))
         rows = [
             [str(p["index"]), f"{p['spent']['tokens']:,}", f"{p['spent']['rollouts']:,}",
-             _hours(p["spent"]["accelerator_s"]), _rate(p), percent(p["smoothed"]), str(p["prompts"])]
+             hours(p["spent"]["accelerator_s"]), rate(p), percent(p["smoothed"]), str(p["prompts"])]
             for p in points
         ]  # fmt: skip
         header = [
@@ -154,7 +162,7 @@ def _quality(found: Mapping[str, Any]) -> Section:
         blocks.append(Table(header=header, rows=rows))
     for name, words in (("category", "category"), ("stratum", "share passed at the first look")):
         if said[name]:
-            rows = [[key, _rate(value), str(value["prompts"])] for key, value in said[name].items()]
+            rows = [[key, rate(value), str(value["prompts"])] for key, value in said[name].items()]
             blocks.append(Table(header=[words, "pass rate, last look", "prompts"], rows=rows))
     tail = said["tail"]
     if tail is not None and tail["low"] is not None:
@@ -167,7 +175,7 @@ def _quality(found: Mapping[str, Any]) -> Section:
     if gaps:
         rows = [
             [gap["where"], f"{gap['estimate']:+.3f} ({gap['interval'][0]:+.3f} to {gap['interval'][1]:+.3f})",
-             str(gap["windows"]), "enough" if gap["further_looks"] == 0 else _number(gap["further_looks"])]
+             str(gap["windows"]), "enough" if gap["further_looks"] == 0 else number(gap["further_looks"])]
             for gap in gaps
         ]  # fmt: skip
         header = ["where", "selected stream minus held-out", "stretches between looks", "further looks to settle 0.05"]
@@ -213,7 +221,7 @@ def _costs(found: Mapping[str, Any]) -> Section:
     seconds = {n: s for n, s in costs["seconds"].items() if s > 0}
     if seconds:
         whole = sum(seconds.values())
-        rows = [[n, f"{s:,.1f}", percent(s / whole)] for n, s in seconds.items()]
+        rows = [[n.replace("_", " "), f"{s:,.1f}", percent(s / whole)] for n, s in seconds.items()]
         blocks.append(Table(header=["phase", "seconds", "share"], rows=[*rows, ["all", f"{whole:,.1f}", "100.0 %"]]))
         parts = [[n, f"{s:,.1f}"] for n, s in costs["environment_seconds"].items()]
         if parts:
@@ -233,7 +241,7 @@ def _diagnosis(found: Mapping[str, Any]) -> Section:
     blocks: list[Block] = [
         f"{said['statement'][0].upper()}{said['statement'][1:]}.",
         "Upper bounds, as shares of all seconds T: g generation, c scoring, e environment, u update, w weight sync, "
-        "i idle; y is the share of informative groups, G the group size. They do not add up.",
+        "i idle; y is the share of informative groups, n the rollouts of a group. They do not add up.",
     ]
     if known:
         svg = bar_chart(Bars(labels=[n for n, _ in known], values=[100 * s for _, s in known], unit="% of all seconds"))
@@ -264,31 +272,6 @@ def _words() -> Section:
     )
 
 
-def _from_to(points: Sequence[Mapping[str, Any]]) -> str:
-    if not points:
-        return "missing: nothing was drawn with purpose heldout"
-    last = f"pass rate {_rate(points[-1])} at the last look, on {points[-1]['prompts']} prompts"
-    return last if len(points) == 1 else f"{last}, from {_rate(points[0])} at the first of {len(points)}"
-
-
-def _rate(value: Mapping[str, Any] | None) -> str:
-    if value is None or value["estimate"] is None:
-        return "missing"
-    return f"{percent(value['estimate'])} ({percent(value['interval'][0])} to {percent(value['interval'][1])})"
-
-
-def _estimate(value: Mapping[str, Any]) -> str:
-    return _rate(value) if value["estimate"] is not None else "–"
-
-
 def _seconds(value: float) -> str:
     """Rollouts that do not say what they took add up to nothing."""
     return f"{value:,.1f}" if value else "missing"
-
-
-def _hours(seconds: float | None) -> str:
-    return "missing" if seconds is None else f"{seconds / 3600:,.4g}"
-
-
-def _number(value: float | None) -> str:
-    return "missing" if value is None else f"{value:,.4g}"

@@ -34,7 +34,7 @@ async def get_diagnosis(request: Request, run: str) -> Json:
 @router.get("/runs/{run}/report", dependencies=[READ])
 async def get_report(request: Request, run: str, format: Literal["md", "json", "html"] = "md") -> Response:
     """The measurement protocol, filled from what the run has recorded; what is missing is named."""
-    found = await service_of(request).survey(run, run_report)
+    found = await service_of(request).audit(run, run_report)
     if format == "json":
         return Json(found)
     if format == "html":

@@ -25,7 +25,7 @@ Format = Literal["jsonl", "csv", "parquet"]
 
 @router.get("/runs/{run}/audit", response_model=schemas.AuditInfo, dependencies=[READ])
 async def get_audit(request: Request, run: str, level: Annotated[float, Query(gt=0.5, lt=1)] = LEVEL) -> Json:
-    return Json(await service_of(request).survey(run, lambda state: audit_info(state, level)))
+    return Json(await service_of(request).audit(run, lambda state, features: audit_info(state, level, features)))
 
 
 @router.get("/runs/{run}/costs", response_model=schemas.CostsInfo, dependencies=[READ])

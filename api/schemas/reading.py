@@ -92,6 +92,28 @@ class Mix(Answer):
     trained_share: float | None
 
 
+class Quota(Answer):
+    """One category with a quota. `held`: within the tolerance; null while nothing was trained on."""
+
+    category: str
+    quota: float
+    issued: int
+    trained: int
+    issued_share: float | None
+    trained_share: float | None
+    drawn_at: float | None
+    held: bool | None
+    reason: str | None
+
+
+class Quotas(Answer):
+    """Quotas are of what is trained on. `counted`: how that is known."""
+
+    tolerance: float
+    counted: Literal["named by steps", "informative groups"]
+    categories: list[Quota]
+
+
 class AuditInfo(Answer):
     """`speaks_of` says which draws and prompts it is about. `finding`: what the verdict comes to."""
 
@@ -117,6 +139,7 @@ class AuditInfo(Answer):
     inverse_yield: float | None = None
     calibration: dict[str, object] | None = None
     mix: dict[str, list[Mix]] = Field(default={})
+    quotas: Quotas | None = None
     response: dict[str, list[dict[str, object]]] = Field(default={})
     never_back: dict[str, object] | None = None
     quarantined: list[dict[str, object]] = Field(default=[])

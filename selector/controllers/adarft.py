@@ -13,7 +13,8 @@ class Adarft(Controller):
     """T ← clip(T + rate·tanh(slope·(R̄ − wanted)), 0, 1), R̄ the mean share passed (AdaRFT, arXiv 2504.05520).
 
     The method's scale is 0 to 100 and its rate 50; here it is 0 to 1, so one step moves T by at most
-    rate·tanh(slope·max(wanted, 1 − wanted)): 0.38 by default. Groups that come back late move it late.
+    rate·tanh(slope·max(wanted, 1 − wanted)): 0.38 by default. Groups that come back late move it late. R̄ is over first
+    waves where groups may be stopped by their outcomes.
     """
 
     sets = ("target",)

@@ -33,12 +33,17 @@ COUNTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Groups of train and audit tickets that were reported since the last train draw, refills of one being one."""
+    """Groups of train and audit tickets that were reported since the last train draw, refills of one being one.
+
+    Where a rule of waves may stop a group by its outcomes, shares passed are those of first waves, as k/n of what was
+    made is biased. `easy`, `hard` and `informative` are not: they say what came of the groups as they were made, which
+    is what the next batch will yield under the same rule; of whole groups a rule that stops early shows more alike.
+    """
 
     groups: int = 0
     easy: int = 0  # not informative, and more than half passed
     hard: int = 0  # not informative, and at most half did
-    share_sum: float = 0.0  # of the shares passed
+    share_sum: float = 0.0  # of the shares passed; of what was sure to be made of each group
     low_groups: int = 0  # of prompts that the draw had predicted to pass at most `low`
     low_informative: int = 0
     middle_groups: int = 0

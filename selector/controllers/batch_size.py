@@ -11,7 +11,8 @@ from selector.controllers.base import Controller, Numbers, Seen, check_between
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSize(Controller):
     """suggested_size = ⌈margin·wanted/yield⌉, at most `most`·wanted; the yield is the informative share of the groups
-    that came back since the last draw (GRESO, arXiv 2506.02177, sizes its refills so, with a margin of a quarter).
+    that came back since the last draw, as they were made (GRESO, arXiv 2506.02177, sizes its refills so, with a margin
+    of a quarter).
 
     A suggestion: no draw changes because of it. It moves no number of the policy, so it goes with every utility. Before
     anything came back the yield counts as 1.

@@ -14,7 +14,8 @@ from selector.controllers.base import Controller, Numbers, Seen, check_between, 
 class Greso(Controller):
     """keep ← clip(keep − step) where the share of such groups is at its target or above, keep + step below it; for
     easy groups (all right) and hard ones (all wrong) apart, from the second pass over the pool on (GRESO, arXiv
-    2506.02177, and its code: a target of a quarter of all groups, one third of it easy).
+    2506.02177, and its code: a target of a quarter of all groups, one third of it easy). Groups are judged as they were
+    made: with a rule of waves that stops them early more are alike than of whole ones, and targets are to be raised.
     """
 
     sets = ("easy_keep", "hard_keep")

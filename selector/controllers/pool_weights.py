@@ -13,7 +13,8 @@ class PoolWeights(Controller):
 
     For the utility `pools`, whose weights prime-rl (orchestrator/curriculum) sets by hand. Yields are smoothed by one
     group each way, (informative + 1)/(groups + 2), so that a pool of which nothing came back moves nothing and one
-    group moves little. The pool of a group is the one that its draw had predicted. The rule is our own.
+    group moves little. The pool of a group is the one that its draw had predicted, and it is judged as it was made,
+    whole or stopped. The rule is our own.
     """
 
     sets = ("easy_weight", "hard_weight")

@@ -15,7 +15,7 @@ class Vcrl(Controller):
 
     A group of G with k passes has the normalised variance v = 4k(G−k)/G² for an even G, so v ≥ κ is
     |k/G − 1/2| ≤ √(1−κ)/2. For an odd G the variance is normalised by its own largest value, a G²/(G²−1)-th more, and
-    the band is narrower than the method's by less than 1/G.
+    the band is narrower than the method's by less than 1/G. It counts draws and reads no outcome.
     """
 
     sets = ("low", "high")

@@ -135,3 +135,32 @@ def test_a_signal_counts_in_place_of_a_feature_of_its_name(http: Http) -> None:
 
     beliefs = http.beliefs()
     assert beliefs["b"]["pass_rate"] == pytest.approx(0.9)
+
+
+def test_the_audit_reads_features_of_the_pool_whatever_the_estimator(http: Http) -> None:
+    """Six prompts of each value, drawn alike; later rows are sorted into the parts of the run's beginning."""
+    pool = [row(f"p{i:03}", {"x": float(i // 6), "v": [i, -i]}) for i in range(30)]
+    http.pool([*pool, row("h", {"x": 99.0}, split="heldout")])
+    http.run(policy={"preset": "uniform"})
+    batch = http.draw(0, 30)
+    http.report(*(group(t, [1.0, 0.0] * 4) for t in batch["tickets"]))
+    found = http.get("/v1/runs/r/audit")["selection_ratio"]["features"]
+    assert list(found) == ["v[0]", "v[1]", "x"]
+    assert [(part["low"], part["ratio"]) for part in found["x"]] == [(float(x), 1.0) for x in range(5)]
+    assert len(found["v[0]"]) == 5
+
+    http.put([row("new", {"x": 40.0}), row("low", {"x": -40.0})])
+    http.draw(1, 4)
+    later = http.get("/v1/runs/r/audit")["selection_ratio"]["features"]["x"]
+    assert [part["low"] for part in later] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert [round(part["pool"] * 32) for part in later] == [7, 6, 6, 6, 7]
+    assert "| x |" in http.send("GET", "/v1/runs/r/report").text
+
+
+def test_only_the_first_numbers_are_held_for_an_audit(engine: Engine) -> None:
+    put(engine, [row("a", {f"x{i:02}": i for i in range(30)}), row("b", {"w": [1, 2, 3], "x00": 5})])
+    pool = columns(engine)
+    with read(engine) as connection:
+        found = read_features(connection, get_pool(connection, "p").id, pool.revision, len(pool), numbers=2)
+    assert {name: values.shape for name, values in found.items()} == {"w": (2, 2), "x00": (2,)}
+    assert found["x00"].tolist() == [0.0, 5.0]

@@ -11,15 +11,8 @@ from statistics import NormalDist
 import numpy as np
 
 from predictors.base import FloatArray
-from predictors.calibration import (
-    auc,
-    beta_binomial_log_loss,
-    brier,
-    log_loss,
-    randomised_pit,
-    reliability,
-)
-from predictors.scores import COVERED, LAG_BUCKETS, clustered_error
+from predictors.calibration import beta_binomial_log_loss
+from predictors.scores import COVERED, Came, Losses, Predicted
 from predictors.value import informative_probability
 from tests.benchmarks.outcome_sets import Bools, Episode, Ints, OutcomeSet
 from tests.benchmarks.prequential import LARGEST_OVERLAP, MEAN_EDGE, Predictions
@@ -108,22 +101,41 @@ def scored(truth: Truth, episodes: Sequence[Episode], predictions: Sequence[Pred
     mean_J, variance_J = beliefs_of(episodes, predictions)
     lags = [prediction.lag_RN[episode.judged_RN] for episode, prediction in zip(episodes, predictions, strict=True)]
     lag_J = np.concatenate(lags)
-    passes_J = truth.passes_J.astype(float)
-    pit_J = randomised_pit(mean_J, variance_J, passes_J, truth.scored_J, truth.uniform_J)
-    inside_J = (pit_J >= COVERED[0]) & (pit_J <= COVERED[1])
-    informative_J, event_J = None, truth.informative_J
+    event_J, informative_J = truth.informative_J, None
     if event_J.any() and not event_J.all():
         informative_J = informative_probability(mean_J, variance_J, int(truth.scored_J[0]))
+    losses = Losses.of(
+        Predicted(
+            mean_B=mean_J,
+            variance_B=variance_J,
+            informative_B=np.zeros(lag_J.size) if informative_J is None else informative_J,
+            lag_B=lag_J,
+        ),
+        Came(
+            passes_B=truth.passes_J.astype(float),
+            scored_B=truth.scored_J,
+            informative_B=event_J,
+            judged_B=np.full(lag_J.size, informative_J is not None),
+            prompt_B=truth.prompt_J,
+            uniform_B=truth.uniform_J,
+        ),
+    )
+    whole = losses.together()
+    assert whole.coverage is not None  # passes are whole numbers
     return Scores(
-        log_loss_J=beta_binomial_log_loss(mean_J, variance_J, passes_J, truth.scored_J),
-        brier=float(brier(mean_J, passes_J / truth.scored_J).mean()),
-        auc=None if informative_J is None else auc(informative_J, event_J),
-        informative_log_loss=None if informative_J is None else float(log_loss(informative_J, event_J).mean()),
-        coverage=float(inside_J.mean()),
-        buckets=_coverage_by_lag(truth, lag_J, inside_J),
+        log_loss_J=losses.log_loss_B,
+        brier=whole.brier,
+        auc=whole.informative_auc,
+        informative_log_loss=whole.informative_log_loss,
+        coverage=whole.coverage,
+        buckets=tuple(
+            Coverage(bucket=part.name, count=part.count, share=part.coverage, error=part.coverage_error)
+            for part in losses.by_lag()
+            if part.coverage is not None and part.coverage_error is not None
+        ),
         lag_J=lag_J,
         informative_J=informative_J,
-        reliability_error=None if informative_J is None else reliability(informative_J, event_J).error,
+        reliability_error=None if informative_J is None else whole.informative.error,
     )
 
 
@@ -134,17 +146,6 @@ def beliefs_of(episodes: Sequence[Episode], predictions: Sequence[Predictions]) 
     variance_J = np.concatenate([prediction.variance_RN[episode.judged_RN] for episode, prediction in parts])
     mean_J = np.clip(mean_J, MEAN_EDGE, 1.0 - MEAN_EDGE)
     return mean_J, np.minimum(variance_J, LARGEST_OVERLAP * mean_J * (1.0 - mean_J))
-
-
-def _coverage_by_lag(truth: Truth, lag_J: Ints, inside_J: Bools) -> tuple[Coverage, ...]:
-    found = []
-    for bucket, low, high in LAG_BUCKETS:
-        at = np.flatnonzero((lag_J >= low) & (lag_J <= high))
-        if at.size:
-            share = float(inside_J[at].mean())
-            error = clustered_error(inside_J[at], truth.prompt_J[at])
-            found.append(Coverage(bucket=bucket, count=at.size, share=share, error=error))
-    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selector.observations import DrawRecord, Floats, observation_ranges
-from tests.selector.test_audit import record
+from tests.selector.audit_cases import record
 
 
 def every_observation(

@@ -33,10 +33,28 @@ def test_utilities_are_scaled_to_the_shares_by_hand() -> None:
         np.array([1.0, 1.0, 1.0, 3.0, 2.0, 0.0]),
         np.array([1, 1, 2, 2, 0, 0]),
         np.array([0.5, 0.2]),
+        1.0,
     )
 
     # Stratum 1: 1 to 3 of 0.5. Stratum 2 prefers nothing: 0.2 over gains of 1 and 3. The rest: 0.3 over a gain of 2.
     np.testing.assert_allclose(found_N, [0.125, 0.375, 0.05, 0.05, 0.15, 0.0])
+
+
+def test_what_a_row_would_have_beyond_its_place_goes_to_others_of_its_stratum() -> None:
+    # Six of ten places for three rows that would have 4.8, 0.9 and 0.3: all three are full, and three places are over.
+    # Four for four rows, one of which would have 2: it has 1, the others 1 each as well.
+    found_N = quota_utility(
+        np.array([16.0, 3.0, 1.0, 6.0, 2.0, 2.0, 2.0, 1.0]),
+        np.ones(8),
+        np.array([1, 1, 1, 0, 0, 0, 0, 0]),
+        np.array([0.6]),
+        10.0,
+    )
+
+    np.testing.assert_allclose(found_N[:3], 0.1)
+    assert found_N[3] == pytest.approx(0.1)
+    np.testing.assert_allclose(found_N[4:7], found_N[7] * 2)
+    assert found_N[3:].sum() == pytest.approx(0.4)
 
 
 def test_strata_get_their_shares_over_a_floor_spread_evenly() -> None:

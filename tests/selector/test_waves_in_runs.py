@@ -335,7 +335,7 @@ def test_counts_of_fixed_size_are_those_of_the_first_wave_without_errors() -> No
     for ticket in tickets_of(batch):
         session.report(ticket, [rollout(1.0, n=0, status=RolloutStatus.ERROR), rollout(1.0, n=1)])
         session.report(ticket, numbered(n2=0.0, n3=0.0, n4=0.0, n5=0.0))
-    passes_K, scored_K = fixed_counts(session.state, batch)
+    passes_K, scored_K = fixed_counts(session.state, batch.tickets)
     audit_K = batch.event.audit_K
     assert passes_K.tolist() == [1.0] * 4
     assert scored_K[~audit_K].tolist() == [1, 1]

@@ -3,11 +3,9 @@
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from typing import Any
 
 import pytest
 
-from api.reporting.charts import Bars, Series, bar_chart, line_chart
 from api.reporting.text import escaped
 from tests.api.cost_cases import COSTS, make_pool, play
 from tests.api.harness import Http, Json, group, in_process, prompts, refused
@@ -144,8 +142,8 @@ def test_the_page_is_whole_and_loads_nothing(http: Http, run: str) -> None:
     policy = response.headers["content-security-policy"]
     assert policy == "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
     if run == "full":
-        assert response.text.count("<svg") == 4
-        assert response.text.count("<figcaption>") == 4
+        assert response.text.count("<svg") == 5
+        assert response.text.count("<figcaption>") == 5
 
 
 def test_names_of_callers_are_no_markup(http: Http) -> None:
@@ -161,33 +159,9 @@ def test_a_reader_finds_the_three_answers_first(http: Http) -> None:
         "Selected: 3 batches from 12 prompts",
         "Cost: 480 generated tokens in 48 rollouts",
         "Held-out quality: pass",
+        "Bought: ",
+        "Whether to believe the numbers: ",
         "Whether the trainer's own curve can be read as quality",
         "Missing from this report",
     ):
         assert word in short
-
-
-SERIES: dict[str, Any] = {
-    "x_name": "<x>",
-    "y_name": "y&",
-    "low": [0.1, 0.2],
-    "high": [0.3, 0.4],
-    "smoothed": [0.2, 0.3],
-}
-
-
-def test_pictures_escape_their_words_and_stand_equal_and_zero_values() -> None:
-    for x, y in (([0.0, 10.0], [0.2, 0.3]), ([0.0, 0.0], [0.2, 0.3])):
-        svg = line_chart(Series(x=x, y=y, **SERIES))
-        assert "<x>" not in svg
-        assert "nan" not in svg
-        assert svg.count("<circle") == 2
-    svg = bar_chart(Bars(labels=["a<b"], values=[0.0], unit="share", line=0.0))
-    assert "a&lt;b" in svg
-    assert 'width="0.0"' in svg
-
-
-def test_a_bar_is_as_long_as_its_value() -> None:
-    svg = bar_chart(Bars(labels=["a", "b"], values=[1.0, 2.0], unit="share"))
-    widths = [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)"', svg)]
-    assert widths[1] == pytest.approx(2 * widths[0])
