@@ -245,24 +245,22 @@ def _record(
 ) -> BatchDrawn:
     config, rows = state.config, drawn.rows_K
     is_train = request.purpose is Purpose.TRAIN
-    degenerate_N = 1.0 - informative_N
     blocked_N = np.zeros(state.num_rows, bool) if request.allow_repeat else frame.blocked_N
-    eligible_N = frame.frame_N & ~blocked_N
-    predictions = {"pass": beliefs.mean_N, "degenerate": degenerate_N}
-    base, ranges = dict.fromkeys(predictions, 0.0), dict[str, list[float]]()
-    for name, predicted_N in predictions.items():
-        if is_train and len(rows):
-            found = observation_ranges(
-                inclusion_N=drawn.expected_N,
-                credit_N=frame.credit_N,
-                predicted_N=predicted_N,
-                eligible_N=eligible_N,
-                num_tickets=drawn.most,
-                num_audit=drawn.num_audit,
-                frame=drawn.frame,
-            )
-            base[name] = found.base
-            ranges |= {name: list(found.reweighted), f"{name}_uniform": list(found.uniform)}
+    base, ranges = {"pass": 0.0, "degenerate": 0.0}, dict[str, list[float]]()
+    if is_train and len(rows):
+        found = observation_ranges(
+            inclusion_N=drawn.expected_N,
+            credit_N=frame.credit_N,
+            pass_rate_N=beliefs.mean_N,
+            informative_N=informative_N,
+            eligible_N=frame.frame_N & ~blocked_N,
+            num_tickets=drawn.most,
+            num_audit=drawn.num_audit,
+            frame=drawn.frame,
+        )
+        for name, of_one in zip(base, found, strict=True):
+            base[name] = of_one.base
+            ranges |= {name: list(of_one.reweighted), f"{name}_uniform": list(of_one.uniform)}
     carried = np.flatnonzero(frame.credit_N)
     carried = carried[frame.frame_N[carried]]
     owing = np.flatnonzero(blocked_N) if len(rows) else carried
@@ -301,9 +299,9 @@ def _record(
         base_pass=base["pass"],
         base_degenerate=base["degenerate"],
         ranges=ranges,
-        carried_credit=_credit(carried, frame.credit_N[carried], beliefs.mean_N, degenerate_N, drawn.frame),
+        carried_credit=_credit(carried, frame.credit_N[carried], beliefs.mean_N, informative_N, drawn.frame),
         open_credit=_credit(
-            owing, frame.credit_N[owing] + (1 if len(rows) else 0), beliefs.mean_N, degenerate_N, drawn.frame
+            owing, frame.credit_N[owing] + (1 if len(rows) else 0), beliefs.mean_N, informative_N, drawn.frame
         ),
         pool_category={str(code - 1): int(count) for code, count in enumerate(category_C) if count},
         pool_difficulty=difficulty_D.tolist(),
@@ -359,13 +357,13 @@ def _strata(state: RunState) -> np.ndarray:
 
 
 def _credit(
-    held: np.ndarray, credit: np.ndarray, pass_rate_N: np.ndarray, degenerate_N: np.ndarray, num_frame: int
+    held: np.ndarray, credit: np.ndarray, pass_rate_N: np.ndarray, informative_N: np.ndarray, num_frame: int
 ) -> list[float]:
     """What blocked prompts are owed, per prompt of the frame: draws, and the part of each quantity predicted for
     them. held: their rows, credit: the draws that each is owed.
     """
     owed = credit.astype(np.float64)
-    sums = (owed.sum(), owed @ pass_rate_N[held], owed @ degenerate_N[held])
+    sums = (owed.sum(), owed @ pass_rate_N[held], owed @ (1.0 - informative_N[held]))
     return [float(value) / max(num_frame, 1) for value in sums]
 
 

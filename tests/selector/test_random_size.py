@@ -330,10 +330,11 @@ def test_the_worst_case_of_an_observation_is_over_all_sizes_that_the_design_can_
         assert event is not None
         drawn = redraw(session.state, request, event.revisit_draws)
         beliefs = session.state.beliefs()
-        expected = observation_ranges(
+        expected, _ = observation_ranges(
             inclusion_N=drawn.inclusion_N,
             credit_N=session.state.rows["credit_N"],
-            predicted_N=beliefs.mean_N,
+            pass_rate_N=beliefs.mean_N,
+            informative_N=beliefs.mean_N,
             eligible_N=drawn.inclusion_N > 0,
             num_tickets=12,
             num_audit=0,
