@@ -173,10 +173,13 @@ def _read_rows(
         mean_b, variance_b = mean_N[start:stop], variance_N[start:stop]
         for i in range(count):
             place = _FOUR * np.uint32(category_b[i])  # unsigned, so not counted from the end
-            level_I[NUM_LEVELS * i] = level_J[place]
-            level_I[NUM_LEVELS * i + 1] = level_J[place + np.uint32(1)]
-            level_I[NUM_LEVELS * i + 2] = level_J[place + np.uint32(2)]
-            level_I[NUM_LEVELS * i + 3] = level_J[place + np.uint32(3)]
+            # All are read before one is written: four at once, as the two arrays might be one.
+            alpha, beta = level_J[place], level_J[place + np.uint32(1)]
+            mean, variance = level_J[place + np.uint32(2)], level_J[place + np.uint32(3)]
+            level_I[NUM_LEVELS * i] = alpha
+            level_I[NUM_LEVELS * i + 1] = beta
+            level_I[NUM_LEVELS * i + 2] = mean
+            level_I[NUM_LEVELS * i + 3] = variance
         for i in range(count):
             work[_FIRST_ALPHA + i] = level_I[NUM_LEVELS * i]
             work[_FIRST_BETA + i] = level_I[NUM_LEVELS * i + 1]

@@ -75,8 +75,9 @@ def blend(
     if not by_utility < np.inf:
         return None
     mix = (utility_N, credit_N, active_N, by_utility, by_gain, float(UNIT))
-    units_N, many_b = np.empty(len(utility_N), np.int64), np.zeros(PARTS, np.int64)
-    most, total, whole = _whole_units(*mix, units_N, many_b)
+    size = len(utility_N)
+    units_N, part_N, many_b = np.empty(size, np.int64), np.empty(size, np.int16), np.zeros(PARTS, np.int64)
+    most, total, whole = _whole_units(*mix, units_N, part_N, many_b)
     if not most <= 1.0:
         return None
     rows_R, pi_R = given
@@ -93,8 +94,8 @@ def blend(
     part_R = np.where((pi_R > 0.0) & (pi_R < 1.0), np.floor((pi_R * UNIT - units_R) * PARTS), -1.0)
     units_N[rows_R] = units_R + (part_R > above)
     level = np.empty(int(many_b[above]) if left else 0, np.int64)
-    inclusion_N = np.empty(len(utility_N))
-    found = _round_up(*mix, above, share, eligible_N, units_N, level, inclusion_N)
+    inclusion_N = np.empty(size)
+    found = _round_up(part_N, above, float(UNIT), share, eligible_N, units_N, level, inclusion_N)
     if left:
         level[found:] = rows_R[part_R == above]
         level.sort()
@@ -145,10 +146,11 @@ def _whole_units(
     by_gain: float,
     unit: float,
     units_N: np.ndarray,
+    part_N: np.ndarray,
     many_b: np.ndarray,
 ) -> tuple[float, float, int]:
-    """⌊π · unit⌋ of active rows and 0 of others, written to `units_N`; remainders of rows with 0 < π < 1 are counted by
-    their part in `many_b`. Returns the largest π, Σπ and Σ units.
+    """⌊π · unit⌋ of active rows and 0 of others, written to `units_N`; which part the remainder of a row with 0 < π < 1
+    lies in goes to `part_N`, −1 for others, and is counted in `many_b`. Returns the largest π, Σπ and Σ units.
     """
     size, whole = len(utility_N), 0
     work = np.zeros(2 * STRIDE)
@@ -161,6 +163,7 @@ def _whole_units(
             active_N[base : base + width],
             units_N[base : base + width],
         )
+        part_L = part_N[base : base + width]
         for lane in range(width):
             gain = (1.0 + credit_L[lane]) * np.float64(active_L[lane])
             value = gain * (utility_L[lane] * by_utility + by_gain)
@@ -173,6 +176,8 @@ def _whole_units(
         for lane in range(width):
             whole += units_L[lane]
         for lane in range(width):
+            part_L[lane] = np.int16(part[lane])
+        for lane in range(width):
             if part[lane] >= 0:
                 many_b[part[lane]] += 1
     return work[:LANES].max(), work[STRIDE : STRIDE + LANES].sum(), whole
@@ -180,48 +185,34 @@ def _whole_units(
 
 @compiled
 def _round_up(
-    utility_N: np.ndarray,
-    credit_N: np.ndarray,
-    active_N: np.ndarray,
-    by_utility: float,
-    by_gain: float,
-    unit: float,
+    part_N: np.ndarray,
     above: int,
+    unit: float,
     share: float,
     eligible_N: np.ndarray,
     units_N: np.ndarray,
     level: np.ndarray,
     inclusion_N: np.ndarray,
 ) -> int:
-    """One unit more for active rows whose remainder lies in a part above `above`; the rows in that part go to `level`,
-    in order. Writes π of eligible rows, and 0 of others. Returns how many went to `level`.
+    """One unit more for rows whose remainder lies in a part above `above`; the rows in that part go to `level`, in
+    order. Writes π of eligible rows, and 0 of others. Returns how many went to `level`.
     """
-    size, found, inverse = len(utility_N), 0, 1.0 / unit  # exact: a power of two
-    part, split = np.empty(LANES), np.float64(above)
+    size, found, inverse = len(part_N), 0, 1.0 / unit  # exact: a power of two
+    split = np.int16(above)
     for base in range(0, size, LANES):
         width = min(LANES, size - base)
-        utility_L, credit_L, active_L, units_L = (
-            utility_N[base : base + width],
-            credit_N[base : base + width],
-            active_N[base : base + width],
-            units_N[base : base + width],
-        )
+        part_L, units_L = part_N[base : base + width], units_N[base : base + width]
         eligible_L, inclusion_L = eligible_N[base : base + width], inclusion_N[base : base + width]
-        for lane in range(width):
-            gain = (1.0 + credit_L[lane]) * np.float64(active_L[lane])
-            value = gain * (utility_L[lane] * by_utility + by_gain)
-            exact = value * unit
-            part[lane] = np.floor((exact - np.floor(exact)) * PARTS) if (value > 0.0) & (value < 1.0) else -1.0
         near = 0
         for lane in range(width):
-            near += 1 if part[lane] == split else 0
+            near += 1 if part_L[lane] == split else 0
         if near > 0:
             for lane in range(width):
-                if part[lane] == split and found < len(level):
+                if part_L[lane] == split and found < len(level):
                     level[found] = base + lane
                     found += 1
         for lane in range(width):
-            units_L[lane] += 1 if part[lane] > split else 0
+            units_L[lane] += 1 if part_L[lane] > split else 0
         for lane in range(width):
             chance = units_L[lane] * inverse
             inclusion_L[lane] = (chance + (1.0 - chance) * share) * np.float64(eligible_L[lane])
