@@ -17,7 +17,9 @@ from selector.claims import Claim, derive_claim
 from selector.config import BudgetConfig, RunConfig
 from selector.controlling import controlled_policy, numbers_in_force
 from selector.costing import expected_tokens, group_cost
-from selector.draw import DrawFrame, Drawn, DrawPlan, draw, draw_uniform
+from selector.draw import draw, draw_uniform
+from selector.draw_plan import DrawFrame, Drawn, DrawPlan
+from selector.eligibility import blocked_rows
 from selector.errors import BatchConflict, RevisitImpossible
 from selector.events import BatchDrawn
 from selector.facts import row_facts
@@ -136,7 +138,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     due_N = due_revisits(state, period, lifecycle_N)
     frame = DrawFrame(
         frame_N=frame_N,
-        blocked_N=frame_N & (state.in_flight_N > 0),
+        blocked_N=blocked_rows(frame_N, state.in_flight_N),
         credit_N=state.rows["credit_N"] if is_train else np.zeros(state.num_rows, np.int32),
         resting_code_N=_resting_codes(lifecycle_N),
         due_N=due_N,
@@ -245,7 +247,6 @@ def _record(
 ) -> BatchDrawn:
     config, rows = state.config, drawn.rows_K
     is_train = request.purpose is Purpose.TRAIN
-    blocked_N = np.zeros(state.num_rows, bool) if request.allow_repeat else frame.blocked_N
     base, ranges = {"pass": 0.0, "degenerate": 0.0}, dict[str, list[float]]()
     if is_train and len(rows):
         found = observation_ranges(
@@ -253,7 +254,7 @@ def _record(
             credit_N=frame.credit_N,
             pass_rate_N=beliefs.mean_N,
             informative_N=informative_N,
-            eligible_N=frame.frame_N & ~blocked_N,
+            eligible_N=frame.eligible_N(allow_repeat=request.allow_repeat),
             num_tickets=drawn.most,
             num_audit=drawn.num_audit,
             frame=drawn.frame,
@@ -263,7 +264,8 @@ def _record(
             ranges |= {name: list(of_one.reweighted), f"{name}_uniform": list(of_one.uniform)}
     carried = np.flatnonzero(frame.credit_N)
     carried = carried[frame.frame_N[carried]]
-    owing = np.flatnonzero(blocked_N) if len(rows) else carried
+    blocked = np.zeros(0, np.int64) if request.allow_repeat else np.flatnonzero(frame.blocked_N)
+    owing = blocked if len(rows) else carried
     category_C = np.zeros(len(state.pool.categories) + 1, np.int64)
     difficulty_D = np.zeros(NUM_DIFFICULTY_BINS, np.int64)
     pool_counts(state.pool.category_N, beliefs.mean_N, frame.frame_N, category_C, difficulty_D)
@@ -335,14 +337,14 @@ def _period(state: RunState, request: DrawRequest, num_frame: int) -> int:
 def _resting_codes(lifecycle_N: np.ndarray) -> np.ndarray:
     """0 for prompts that take part, 1 for mastered, 2 for deferred."""
     active = np.uint8(Lifecycle.ACTIVE)
-    code_N: np.ndarray = np.maximum(lifecycle_N, active) - active
+    code_N: np.ndarray = np.maximum(lifecycle_N, active)
+    code_N -= active
     return code_N
 
 
 def _waited(state: RunState, due_N: np.ndarray, period: int) -> np.ndarray:
-    """(N,) draws since the turn of each row that is due."""
-    waited_N = np.zeros(state.num_rows, np.int32)
-    rows = np.flatnonzero(due_N)
+    """(N,) draws since the turn of each row that is due; of other rows it says nothing."""
+    waited_N, rows = np.empty(state.num_rows, np.int32), np.flatnonzero(due_N)
     if len(rows):
         waited_N[rows] = waited(state.revisit_position_N[rows], state.train_draws, period)
     return waited_N

@@ -1,4 +1,4 @@
-"""The largest worst cases of a draw over its whole pool, compiled: what every observation could be moved by, row by row.
+"""The largest worst cases of a draw over its whole pool, compiled: what a row could move an observation by.
 
 Called by `observations`, which says what the numbers mean and checks them. Knows arrays only. Sums are taken in LANES
 interleaved parts, in an order that the number of rows alone decides.

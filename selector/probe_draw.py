@@ -13,7 +13,7 @@ import numpy as np
 
 from predictors.base import Beliefs
 from selector.costing import expected_tokens
-from selector.draw import DrawFrame, Drawn, DrawPlan, RestingCode, ShortReason
+from selector.draw_plan import DrawFrame, Drawn, DrawPlan, RestingCode, ShortReason
 from selector.probing import FIRST_WAVE, boundary, plan_probes, settle_rule
 from selector.randomness import Stream
 from selector.state import RunState

@@ -1,7 +1,7 @@
 """The loops over a whole pool that a draw makes, compiled: sums, sizes, units of chance, counts.
 
-Called by `designs`, `targets`, `draw` and `drawing`, which say what the numbers mean and check them. Knows arrays only. Sums are taken in LANES interleaved parts, in an order that the number of rows alone
-decides. Axes: N rows of the pool.
+Called by `designs`, `targets`, `draw` and `drawing`, which say what the numbers mean and check them. Knows arrays only.
+Sums are taken in LANES interleaved parts, in an order that the number of rows alone decides. Axes: N rows of the pool.
 """
 
 import numpy as np
@@ -172,18 +172,31 @@ def with_fillers(
         inclusion_N[row] = chance + (1.0 - chance) * share if eligible_N[row] else chance
 
 
-@compiled
 def rows_of_rank(mask_N: np.ndarray, rank_J: np.ndarray, row_J: np.ndarray) -> None:
     """Row of the rank-th true entry, for ranks in rising order, written to `row_J`."""
-    size = len(mask_N)
+    mask_N = np.ascontiguousarray(mask_N)
+    words = mask_N[: len(mask_N) // BLOCK * BLOCK].view(np.uint64)
+    _rows_of_rank(mask_N, words, rank_J, row_J)
+
+
+@compiled
+def _rows_of_rank(mask_N: np.ndarray, words: np.ndarray, rank_J: np.ndarray, row_J: np.ndarray) -> None:
+    """words: the whole blocks of the mask, eight rows in a number, so that adding BLOCK / 8 of them counts rows."""
+    size, per_block = len(mask_N), BLOCK // 8
     seen = found = 0
     for base in range(0, size, BLOCK):
         if found == len(rank_J):
             return
         stop = min(base + BLOCK, size)
         many = 0
-        for row in range(base, stop):
-            many += 1 if mask_N[row] else 0
+        if stop - base == BLOCK:
+            total = np.uint64(0)  # a count of at most BLOCK / 8 in each byte
+            for word in range(base // 8, base // 8 + per_block):
+                total += words[word]
+            many = np.int64((total * np.uint64(0x0101010101010101)) >> np.uint64(56))
+        else:
+            for row in range(base, stop):
+                many += 1 if mask_N[row] else 0
         if rank_J[found] < seen + many:
             passed = seen
             for row in range(base, stop):

@@ -13,7 +13,8 @@ import numpy as np
 from predictors.beta import probability_below
 from selector.config import PolicyConfig, RunConfig
 from selector.controlling import controlled_policy, numbers_in_force
-from selector.draw import DrawFrame, Drawn, DrawPlan, draw
+from selector.draw import draw
+from selector.draw_plan import DrawFrame, Drawn, DrawPlan
 from selector.drawing import DrawRequest, due_revisits
 from selector.engine import RunEngine, StepRequest
 from selector.events import Event, PoolRevised, event_from_json

@@ -4,7 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from selector.draw import DrawFrame, Drawn, DrawPlan, RestingCode, ShortReason, draw, draw_uniform
+from selector.draw import draw, draw_uniform
+from selector.draw_plan import DrawFrame, Drawn, DrawPlan, RestingCode, ShortReason
 from tests.selector.draw_cases import make_frame, make_plan, mask, random_cases
 
 

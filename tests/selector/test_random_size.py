@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from selector import random_size
 from selector.config import Sampler
-from selector.draw import DrawFrame, DrawPlan, ShortReason, draw
+from selector.draw import draw
+from selector.draw_plan import DrawFrame, DrawPlan, ShortReason
 from selector.observations import observation_ranges
 from selector.random_size import LEVELS, SMALL, Sizes, count_law, expected_without, keep_chance
 from tests.selector.draw_cases import make_frame, make_plan, mask, random_cases
