@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictors.compiled import compiled
-from selector.designs import SUM_TOLERANCE, UNIT
+from selector.designs import SUM_TOLERANCE, UNIT, KeyedOrder
 from selector.scans import BINS, whole_units
 
 LANES = 256
@@ -34,14 +34,6 @@ class Stock:
     weighted: float  # Σ utility · (1+c)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Blended:
-    """Units that add up to n places, and the chances that follow from them."""
-
-    units_N: np.ndarray  # int64, of 2⁻⁴⁰
-    inclusion_N: np.ndarray  # float64, π, fillers included
-
-
 def take_stock(utility_N: np.ndarray, credit_N: np.ndarray, active_N: np.ndarray) -> Stock:
     """The sums over active rows, and whether all utilities can be used."""
     num_bad, gain, weighted = _sums(utility_N, credit_N, active_N)
@@ -52,22 +44,20 @@ def blend(
     utility_N: np.ndarray,
     credit_N: np.ndarray,
     active_N: np.ndarray,
-    eligible_N: np.ndarray,
     stock: Stock,
     *,
     places: float,
     floor: float,
     given: tuple[np.ndarray, np.ndarray],
     n: int,
-    share: float,
-) -> Blended | None:
-    """π_t = (1+c)·[(1−f)·places·u/Σu(1+c) + f·places/Σ(1+c)] for active rows, in whole units by largest remainder, and
-    π = π_t + (1−π_t)·share for eligible ones.
+    order: KeyedOrder,
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """π_t = (1+c)·[(1−f)·places·u/Σu(1+c) + f·places/Σ(1+c)] for active rows, in whole units by largest remainder.
 
     places: of the active rows, M. given: (R,) row numbers in rising order and their π_t in [0, 1], of rows that are not
-    active. n: Σπ_t of all, a whole number. share: the chance that an eligible row which was not selected becomes a
-    filler. None where this is no answer: a π_t above 1, no utility above 0, sums that leave the range of floats, or
-    units that more than rounding is missing from.
+    active. n: Σπ_t of all, a whole number. Returns (N,) int64 units that add up to n places, and (B,) their sums over
+    the blocks of the order. None where this is no answer: a π_t above 1, no utility above 0, sums that leave the range
+    of floats, or units that more than rounding is missing from.
     """
     if not (stock.num_bad == 0 and 0.0 < stock.gain < np.inf and 0.0 < stock.weighted < np.inf and floor > 0.0):
         return None
@@ -94,8 +84,8 @@ def blend(
     part_R = np.where((pi_R > 0.0) & (pi_R < 1.0), np.floor((pi_R * UNIT - units_R) * PARTS), -1.0)
     units_N[rows_R] = units_R + (part_R > above)
     level = np.empty(int(many_b[above]) if left else 0, np.int64)
-    inclusion_N = np.empty(size)
-    found = _round_up(part_N, above, float(UNIT), share, eligible_N, units_N, level, inclusion_N)
+    sum_B = np.zeros(len(order.block_B), np.int64)
+    found = _round_up(part_N, above, order.rotation, order.block_rows, units_N, level, sum_B)
     if left:
         level[found:] = rows_R[part_R == above]
         level.sort()
@@ -107,9 +97,8 @@ def blend(
         missing = left - int(from_top_b[last] - many_b[above])
         rounded = level[np.argsort(-(pi_J * UNIT - units_N[level]), kind="stable")[:missing]]
         units_N[rounded] += 1
-        chance = units_N[rounded] / UNIT
-        inclusion_N[rounded] = chance + (1.0 - chance) * share
-    return Blended(units_N=units_N, inclusion_N=inclusion_N)
+        np.add.at(sum_B, (rounded - order.rotation) % size // order.block_rows, 1)
+    return units_N, sum_B if order.block_rows > 1 else np.roll(units_N, -order.rotation)
 
 
 @compiled
@@ -187,22 +176,21 @@ def _whole_units(
 def _round_up(
     part_N: np.ndarray,
     above: int,
-    unit: float,
-    share: float,
-    eligible_N: np.ndarray,
+    rotation: int,
+    block_rows: int,
     units_N: np.ndarray,
     level: np.ndarray,
-    inclusion_N: np.ndarray,
+    sum_B: np.ndarray,
 ) -> int:
     """One unit more for rows whose remainder lies in a part above `above`; the rows in that part go to `level`, in
-    order. Writes π of eligible rows, and 0 of others. Returns how many went to `level`.
+    order. Adds the units to the sums over blocks of the rows rotated by `rotation`, where a block has several. Returns
+    how many went to `level`.
     """
-    size, found, inverse = len(part_N), 0, 1.0 / unit  # exact: a power of two
+    size, found = len(part_N), 0
     split = np.int16(above)
     for base in range(0, size, LANES):
         width = min(LANES, size - base)
         part_L, units_L = part_N[base : base + width], units_N[base : base + width]
-        eligible_L, inclusion_L = eligible_N[base : base + width], inclusion_N[base : base + width]
         near = 0
         for lane in range(width):
             near += 1 if part_L[lane] == split else 0
@@ -213,7 +201,16 @@ def _round_up(
                     found += 1
         for lane in range(width):
             units_L[lane] += 1 if part_L[lane] > split else 0
-        for lane in range(width):
-            chance = units_L[lane] * inverse
-            inclusion_L[lane] = (chance + (1.0 - chance) * share) * np.float64(eligible_L[lane])
+        lane = 0 if block_rows > 1 else width
+        while lane < width:  # a stretch of one block at a time
+            row = base + lane
+            place = row - rotation if row >= rotation else row - rotation + size
+            stop = min(width, lane + block_rows - place % block_rows)
+            if row < rotation:
+                stop = min(stop, rotation - base)
+            total = np.int64(0)
+            for other in range(lane, stop):
+                total += units_L[other]
+            sum_B[place // block_rows] += total
+            lane = stop
     return found

@@ -20,14 +20,23 @@ from math import floor as round_down
 
 import numpy as np
 
-from selector.blending import Blended, Stock, blend, take_stock
-from selector.designs import UNIT, integer_sizes, keyed_order, permutation, systematic, uniform_order_prefix
+from selector.blending import Stock, blend, take_stock
+from selector.designs import (
+    UNIT,
+    KeyedOrder,
+    integer_sizes,
+    keyed_order,
+    permutation,
+    systematic,
+    uniform_order_prefix,
+)
 from selector.draw_plan import DrawFrame, Drawn, DrawPlan, RestingCode, ShortReason
 from selector.eligibility import active_and_resting
+from selector.inclusion import Inclusion
 from selector.quotas import by_stratum, quota_utility
 from selector.random_size import pick
 from selector.randomness import Stream
-from selector.scans import rows_of_rank, with_fillers
+from selector.scans import rows_of_rank
 from selector.targets import Classes, Places, count_places, selected_inclusion, shares, uniform_inclusion
 
 
@@ -59,13 +68,14 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
         return _draw_with_repeats(frame, classes, plan, places, review)
     if plan.sampler is not None and not plan.exact_uniform:
         return _draw_random_size(frame, classes, plan, places, share_m, review)
-    chances = _chances(classes, stock, plan, places, review)
     order = keyed_order(len(utility_N), plan.rng(Stream.BLOCK_ORDER))
     if plan.quotas:
         order = by_stratum(order, _strata(frame))
-    chosen = systematic(chances.units_N, order, int(plan.rng(Stream.SYSTEMATIC_START).integers(0, UNIT)))
+    units_N, sum_B = _units(classes, stock, plan, places, review, order)
+    share = places.audit / (counts.total - places.selected) if places.audit else 0.0
+    expected = Inclusion.of_units(units_N, classes.eligible_N, share)
+    chosen = systematic(units_N, order, int(plan.rng(Stream.SYSTEMATIC_START).integers(0, UNIT)), sum_B)
     rows, audit = _with_audit(chosen, classes.eligible_N, counts.total, places, plan)
-    inclusion_N = chances.inclusion_N
     return _drawn(
         frame,
         plan,
@@ -73,10 +83,10 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
         audit=audit,
         places=places,
         reason=_reason(frame, classes, plan, places, share_m, review),
-        selected_N=chances.units_N,
+        selected_N=units_N,
         unit=float(UNIT),
-        expected_N=inclusion_N,
-        due_unplaced=int(np.count_nonzero(inclusion_N[np.flatnonzero(classes.due_N)] < 1.0)),
+        expected=expected,
+        due_unplaced=int(np.count_nonzero(expected.at(np.flatnonzero(classes.due_N)) < 1.0)),
     )
 
 
@@ -112,7 +122,7 @@ def draw_uniform(frame: DrawFrame, plan: DrawPlan) -> Drawn:
         places=places,
         reason=reason,
         selected_N=expected_N,
-        expected_N=expected_N,
+        expected=Inclusion.of(expected_N),
         due_unplaced=0,
     )
 
@@ -150,30 +160,27 @@ def _classes(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan, eligible_N
     )
 
 
-def _chances(classes: Classes, stock: Stock, plan: DrawPlan, places: Places, review: int) -> Blended:
-    """Units of π_t, and π with the audit's fillers."""
+def _units(
+    classes: Classes, stock: Stock, plan: DrawPlan, places: Places, review: int, order: KeyedOrder
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """(N,) int64 units of π_t, and their sums over the blocks of the order where these came along."""
     total, audited = classes.counts.total, places.audit > 0
-    share = places.audit / (total - places.selected) if audited else 0.0
     if not (plan.exact_uniform or plan.top or plan.quotas) and 0 < places.selected < total:
         parts = shares(classes, selected=places.selected, review=review, floor=plan.floor, audited=audited)
         blended = blend(
             classes.utility_N,
             classes.credit_N,
             classes.active_N,
-            classes.eligible_N,
             stock,
             places=parts.for_active,
             floor=parts.floor,
             given=(parts.rows_R, parts.pi_R),
             n=places.selected,
-            share=share,
+            order=order,
         )
         if blended is not None:
             return blended
-    units_N = integer_sizes(_selected(classes, plan, places, review, audited=audited), places.selected)
-    inclusion_N = np.empty(len(units_N))
-    with_fillers(units_N, classes.eligible_N, float(UNIT), share, inclusion_N)
-    return Blended(units_N=units_N, inclusion_N=inclusion_N)
+    return integer_sizes(_selected(classes, plan, places, review, audited=audited), places.selected), None
 
 
 def _selected(classes: Classes, plan: DrawPlan, places: Places, review: int, *, audited: bool) -> np.ndarray:
@@ -238,7 +245,7 @@ def _draw_with_repeats(frame: DrawFrame, classes: Classes, plan: DrawPlan, place
         places=places,
         reason=_reason(frame, classes, plan, places, places.audit, review),
         selected_N=units_N / UNIT,
-        expected_N=np.where(classes.eligible_N, base + units_N / UNIT, 0.0),
+        expected=Inclusion.of(np.where(classes.eligible_N, base + units_N / UNIT, 0.0)),
         due_unplaced=0,
     )
 
@@ -263,7 +270,7 @@ def _draw_random_size(
         places=replace(places, total=num_tickets),
         reason=ShortReason.QUOTA if num_tickets < places.total else reason,
         selected_N=picked.selected_N,
-        expected_N=picked.inclusion_N,
+        expected=Inclusion.of(picked.inclusion_N),
         due_unplaced=int(np.count_nonzero(picked.inclusion_N[classes.due_N] < 1.0)),
         most=places.total,
     )
@@ -278,7 +285,7 @@ def _drawn(
     places: Places,
     reason: ShortReason | None,
     selected_N: np.ndarray,
-    expected_N: np.ndarray,
+    expected: Inclusion,
     due_unplaced: int,
     most: int | None = None,
     unit: float = 1.0,
@@ -288,17 +295,16 @@ def _drawn(
     rows_K = rows[shuffle].astype(np.int64)
     num_frame = int(np.count_nonzero(frame.frame_N))
     eligible = int(np.count_nonzero(frame.eligible_N(allow_repeat=plan.allow_repeat)))
-    expected_K = expected_N[rows_K]
+    expected_K = expected.at(rows_K)
     ht_weight_K = places.total * (1.0 + frame.credit_N[rows_K]) / (num_frame * expected_K)
     if plan.exact_uniform or plan.weights == "none":
         weight_K = np.ones(len(rows_K))
     else:
         weight_K = np.minimum(ht_weight_K, plan.max_weight) if plan.weights == "clipped" else ht_weight_K
-    inclusion_N = expected_N if places.total <= eligible else np.minimum(1.0, expected_N)
     return Drawn(
         rows_K=rows_K,
         audit_K=audit[shuffle],
-        inclusion_K=inclusion_N[rows_K],
+        inclusion_K=np.minimum(expected_K, 1.0),
         weight_K=weight_K,
         ht_weight_K=ht_weight_K,
         reason=reason,
@@ -308,10 +314,9 @@ def _drawn(
         num_audit=places.audit,
         due_unplaced=due_unplaced,
         most=places.total if most is None else most,
-        inclusion_N=inclusion_N,
         selected_N=selected_N,
         unit=unit,
-        expected_N=expected_N,
+        expected=expected,
     )
 
 

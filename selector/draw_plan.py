@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from selector.config import Sampler, Weights
+from selector.inclusion import Inclusion
 from selector.randomness import Stream, stream
 
 Short = Literal["partial", "fill"]
@@ -114,7 +115,7 @@ class DrawPlan:
         return stream(self.seed, name, self.purpose_code, self.index, self.refill)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Drawn:
     """A batch, with the chances under which it came about. K tickets, N rows of the pool."""
 
@@ -130,10 +131,20 @@ class Drawn:
     num_audit: int  # m
     due_unplaced: int  # eligible due rows that had no sure place; those not drawn stay due
     most: int  # tickets that the design can return
-    inclusion_N: np.ndarray  # float64, π over the pool, 0 where not eligible
     selected_N: np.ndarray  # π_t over the pool in units of 1/`unit`, 0 where not eligible
     unit: float
-    expected_N: np.ndarray  # float64, expected tickets; differs from inclusion_N only where prompts repeat
+    expected: Inclusion  # expected tickets by row, 0 where not eligible; π but where prompts repeat
+
+    @property
+    def expected_N(self) -> np.ndarray:
+        """(N,) float64, expected tickets."""
+        return self.expected.all_N
+
+    @property
+    def inclusion_N(self) -> np.ndarray:
+        """(N,) float64, π over the pool, 0 where not eligible."""
+        inclusion_N: np.ndarray = np.minimum(self.expected_N, 1.0)
+        return inclusion_N
 
     @property
     def selected_inclusion_N(self) -> np.ndarray:

@@ -19,7 +19,7 @@ from selector.controlling import controlled_policy, numbers_in_force
 from selector.costing import expected_tokens, group_cost
 from selector.draw import draw, draw_uniform
 from selector.draw_plan import DrawFrame, Drawn, DrawPlan
-from selector.eligibility import blocked_rows
+from selector.eligibility import blocked_rows, resting_codes
 from selector.errors import BatchConflict, RevisitImpossible
 from selector.events import BatchDrawn
 from selector.facts import row_facts
@@ -140,7 +140,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         frame_N=frame_N,
         blocked_N=blocked_rows(frame_N, state.in_flight_N),
         credit_N=state.rows["credit_N"] if is_train else np.zeros(state.num_rows, np.int32),
-        resting_code_N=_resting_codes(lifecycle_N),
+        resting_code_N=resting_codes(lifecycle_N),
         due_N=due_N,
         waited_N=_waited(state, due_N, period),
         stratum_N=_strata(state) if config.policy.quotas else None,
@@ -250,7 +250,7 @@ def _record(
     base, ranges = {"pass": 0.0, "degenerate": 0.0}, dict[str, list[float]]()
     if is_train and len(rows):
         found = observation_ranges(
-            inclusion_N=drawn.expected_N,
+            inclusion=drawn.expected,
             credit_N=frame.credit_N,
             pass_rate_N=beliefs.mean_N,
             informative_N=informative_N,
@@ -332,14 +332,6 @@ def _period(state: RunState, request: DrawRequest, num_frame: int) -> int:
             f"and review_share {config.review_share}, each can be revisited every {smallest} draws at best"
         )
     return config.revisit_draws or smallest
-
-
-def _resting_codes(lifecycle_N: np.ndarray) -> np.ndarray:
-    """0 for prompts that take part, 1 for mastered, 2 for deferred."""
-    active = np.uint8(Lifecycle.ACTIVE)
-    code_N: np.ndarray = np.maximum(lifecycle_N, active)
-    code_N -= active
-    return code_N
 
 
 def _waited(state: RunState, due_N: np.ndarray, period: int) -> np.ndarray:

@@ -17,6 +17,13 @@ def blocked_rows(frame_N: Bools, in_flight_N: np.ndarray) -> Bools:
     return blocked_N
 
 
+def resting_codes(lifecycle_N: np.ndarray) -> np.ndarray:
+    """(N,) uint8 `RestingCode`: 0 for prompts that take part, 1 for mastered, 2 for deferred."""
+    code_N = np.empty(len(lifecycle_N), np.uint8)
+    _find_codes(lifecycle_N, code_N)
+    return code_N
+
+
 def active_and_resting(eligible_N: Bools, resting_code_N: np.ndarray, due_N: Bools) -> tuple[Bools, Bools]:
     """(N,) bool each: eligible rows with code 0 that are not due, and the other eligible ones."""
     active_N, resting_N = np.empty(len(eligible_N), bool), np.empty(len(eligible_N), bool)
@@ -36,6 +43,12 @@ def renew_credit(frame_N: Bools, in_flight_N: np.ndarray, credit_N: np.ndarray) 
 def _find_blocked(frame_N: np.ndarray, in_flight_N: np.ndarray, blocked_N: np.ndarray) -> None:
     for row in range(len(frame_N)):
         blocked_N[row] = frame_N[row] & np.uint8(in_flight_N[row] > 0)
+
+
+@compiled
+def _find_codes(lifecycle_N: np.ndarray, code_N: np.ndarray) -> None:
+    for row in range(len(lifecycle_N)):
+        code_N[row] = lifecycle_N[row] - np.uint8(lifecycle_N[row] > 0)  # new prompts and active ones take part
 
 
 @compiled

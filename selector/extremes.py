@@ -29,7 +29,10 @@ _WORK = _TOP + NUM_QUANTITIES * STRIDE
 
 @compiled
 def group_maxima(
-    inclusion_N: np.ndarray,
+    written_N: np.ndarray,
+    units_N: np.ndarray,
+    per_unit: float,
+    share: float,
     credit_N: np.ndarray,
     pass_rate_N: np.ndarray,
     informative_N: np.ndarray,
@@ -40,11 +43,12 @@ def group_maxima(
     """The largest of each quantity in each group of up to DEPTH eligible rows, written to `top_QG`: 0 where none is
     eligible, −1 where the group has no rows.
 
-    A group is every LANES-th of LANES · DEPTH rows. The prediction of degenerate groups is 1 − informative. Returns,
+    A group is every LANES-th of LANES · DEPTH rows. The inclusion π is written out, or `written_N` is empty and it is
+    π_t + (1 − π_t) · share, π_t = units · per_unit. The prediction of degenerate groups is 1 − informative. Returns,
     over eligible rows, Σ (1+c)·m of both predictions and Σ (1+c); how many predictions are not in [0, 1]; and how many
     rows have an inclusion of 1 or more: the first of them go to `sure_S`, in order.
     """
-    size, num_sure = len(inclusion_N), 0
+    size, num_sure, is_written = len(eligible_N), 0, len(written_N) > 0
     work = np.zeros(_WORK)
     for group in range(0, top_QG.shape[1], LANES):
         start = group * DEPTH
@@ -52,15 +56,20 @@ def group_maxima(
             work[place] = -1.0
         for base in range(start, min(start + LANES * DEPTH, size), LANES):
             width = min(LANES, size - base)
-            credit_L, eligible_L, inclusion_L = (
-                credit_N[base : base + width],
-                eligible_N[base : base + width],
-                inclusion_N[base : base + width],
-            )
+            credit_L, eligible_L = credit_N[base : base + width], eligible_N[base : base + width]
             pass_rate_L, informative_L = pass_rate_N[base : base + width], informative_N[base : base + width]
             near = 0
+            if is_written:
+                written_L = written_N[base : base + width]
+                for lane in range(width):
+                    work[_WEIGHT + lane] = written_L[lane]
+            else:
+                units_L = units_N[base : base + width]
+                for lane in range(width):
+                    chance = units_L[lane] * per_unit
+                    work[_WEIGHT + lane] = chance + (1.0 - chance) * share
             for lane in range(width):
-                expected = inclusion_L[lane]
+                expected = work[_WEIGHT + lane]
                 mass = (1.0 + credit_L[lane]) * np.float64(eligible_L[lane])
                 work[_MASS + lane] = mass
                 work[_MASSES + lane] += mass
@@ -120,7 +129,10 @@ def group_maxima(
 
 @compiled
 def values_above(
-    inclusion_N: np.ndarray,
+    written_N: np.ndarray,
+    units_N: np.ndarray,
+    per_unit: float,
+    share: float,
     credit_N: np.ndarray,
     pass_rate_N: np.ndarray,
     informative_N: np.ndarray,
@@ -131,7 +143,7 @@ def values_above(
     value_I: np.ndarray,
 ) -> int:
     """Values of one quantity above the threshold in these groups, written to `value_I`; returns how many."""
-    size, found = len(inclusion_N), 0
+    size, found, is_written = len(eligible_N), 0, len(written_N) > 0
     degenerate, kind = quantity >= PER_PREDICTION, quantity % PER_PREDICTION
     for j in range(len(group_J)):
         group = group_J[j]
@@ -142,7 +154,9 @@ def values_above(
                 fall = mass * (1.0 - informative_N[row] if degenerate else pass_rate_N[row])
                 value = fall if kind % 2 == 0 else mass - fall
                 if kind >= 2:
-                    value *= 1.0 / inclusion_N[row] if inclusion_N[row] != np.floor(inclusion_N[row]) else 0.0
+                    chance = written_N[row] if is_written else units_N[row] * per_unit
+                    expected = chance if is_written else chance + (1.0 - chance) * share
+                    value *= 1.0 / expected if expected != np.floor(expected) else 0.0
                 if value > threshold:
                     value_I[found] = value
                     found += 1

@@ -11,14 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from selector.designs import UNIT
 from selector.extremes import DEPTH, LANES, NUM_QUANTITIES, PER_PREDICTION, group_maxima, values_above
+from selector.inclusion import Inclusion
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.integer]
 Bools = NDArray[np.bool_]
 Interval = tuple[float, float]
-Columns = tuple[Floats, Integers, Floats, Floats, Bools]
-"""Inclusion, credit, predicted pass rate, P(informative), eligible."""
+Columns = tuple[Floats, Integers, float, float, Integers, Floats, Floats, Bools]
+"""What the loops of `extremes` go through: four values of the inclusion, credit, the two predictions, eligible."""
 
 # Difficulty bins: equal parts of the predicted pass rate at the draw, [0, 0.1), …, [0.9, 1].
 NUM_DIFFICULTY_BINS = 10
@@ -95,7 +97,7 @@ class ObservationRanges:
 
 
 def observation_ranges(
-    inclusion_N: Floats,
+    inclusion: Inclusion,
     credit_N: Integers,
     pass_rate_N: Floats,
     informative_N: Floats,
@@ -107,7 +109,7 @@ def observation_ranges(
     """Base and worst-case observations over all samples that the design can draw, for m̂ the predicted pass rate and for
     m̂ the predicted chance of a degenerate group. O(N).
 
-    inclusion_N: (N,) π, or expected tickets where a row may have several. credit_N: (N,) c. pass_rate_N,
+    inclusion: π, or expected tickets where a row may have several. credit_N: (N,) c. pass_rate_N,
     informative_N: (N,) in [0, 1]; the second prediction is 1 less P(informative). eligible_N: (N,) bool; an eligible
     row with π = 0 cannot be drawn and adds to the base only. num_tickets: the largest K the design can return. frame:
     rows of the frame. A row gets ⌊π⌋ or ⌈π⌉ tickets. With u = (1+c)(1−m̂)/π the re-weighted observation is at most
@@ -115,16 +117,17 @@ def observation_ranges(
     −(1+c)·m̂/π. The uniform one is bounded likewise with m for K and m/N_e for π. Raises ValueError if shapes differ, a
     count is negative, the frame is smaller than what is eligible, or a prediction leaves [0, 1].
     """
-    columns = (inclusion_N, credit_N, pass_rate_N, informative_N, eligible_N)
-    if len({column.shape for column in columns}) != 1:
-        raise ValueError("inclusion_N, credit_N, pass_rate_N, informative_N and eligible_N must have one shape")
+    by_row = (credit_N, pass_rate_N, informative_N, eligible_N)
+    if {column.shape for column in by_row} != {(len(inclusion),)}:
+        raise ValueError("the inclusion, credit_N, pass_rate_N, informative_N and eligible_N must have one shape")
+    columns = (inclusion.written_N, inclusion.units_N, 1.0 / UNIT, inclusion.share, *by_row)
     num_eligible = int(np.count_nonzero(eligible_N))
     if num_tickets < 0 or num_audit < 0 or frame < num_eligible:
         raise ValueError(
             f"num_tickets and num_audit must be >= 0 and frame at least the {num_eligible} eligible rows, "
             f"got {num_tickets}, {num_audit} and {frame}"
         )
-    top_QG = np.empty((NUM_QUANTITIES, -(-len(inclusion_N) // (LANES * DEPTH)) * LANES))
+    top_QG = np.empty((NUM_QUANTITIES, -(-len(inclusion) // (LANES * DEPTH)) * LANES))
     sure = np.empty(min(num_tickets, num_eligible), np.int64)
     *bases, mass, num_bad, num_sure = group_maxima(*columns, top_QG, sure)
     if num_bad or not np.isfinite(sum(bases)):
@@ -132,7 +135,7 @@ def observation_ranges(
     if num_sure > len(sure):
         raise ValueError(f"{num_sure} rows are drawn for certain, and no more than {len(sure)} tickets can be")
     sure = sure[:num_sure]
-    expected = inclusion_N[sure]
+    expected = inclusion.at(sure)
     per_place = (1.0 + credit_N[sure]) / expected
     certain = np.floor(expected) * per_place
     places = num_tickets - int(np.floor(expected).sum())
@@ -171,7 +174,7 @@ def _largest_sum(columns: Columns, quantity: int, top_QG: Floats, count: int) ->
     top_G = top_QG[quantity]
     threshold = _kth_largest(top_G, count) if count < top_G.size else -1.0
     group_J = np.flatnonzero(top_G > threshold)
-    value_I = np.empty(min(group_J.size * DEPTH, len(columns[0])))
+    value_I = np.empty(min(group_J.size * DEPTH, len(columns[-1])))
     value_I = value_I[: values_above(*columns, quantity, group_J, threshold, value_I)]
     if value_I.size > count:
         value_I = np.partition(value_I, value_I.size - count)[value_I.size - count :]

@@ -14,6 +14,7 @@ import numpy as np
 from predictors.base import Beliefs
 from selector.costing import expected_tokens
 from selector.draw_plan import DrawFrame, Drawn, DrawPlan, RestingCode, ShortReason
+from selector.inclusion import Inclusion
 from selector.probing import FIRST_WAVE, boundary, plan_probes, settle_rule
 from selector.randomness import Stream
 from selector.state import RunState
@@ -74,10 +75,9 @@ def draw_probes(
         num_audit=0,
         due_unplaced=0,
         most=num,
-        inclusion_N=inclusion_N,
         selected_N=inclusion_N,
         unit=1.0,
-        expected_N=inclusion_N,
+        expected=Inclusion.of(inclusion_N),
     )
     return drawn, None if rule is None else asdict(rule)
 

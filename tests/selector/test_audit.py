@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from selector.audit import BLOCK_DRAWS, MOST_BLOCKS, audit
 from selector.audit_values import Audit, Estimate
 from selector.audit_words import MISSING_AUDIT_TOLERANCE, further_draws
+from selector.inclusion import Inclusion
 from selector.observations import DrawRecord, Floats, observation_ranges
 from tests.selector.test_confidence import most_misses
 
@@ -107,7 +108,7 @@ class Simulation:
         inclusion[rows] = pi
         outcome = self.rng.binomial(self.group_size, p[picked]) / self.group_size
         num_all = (self.num_tickets, self.num_audit, num_rows)
-        columns = (inclusion, self.credit, predicted, 1.0 - degenerate, eligible)
+        columns = (Inclusion.of(inclusion), self.credit, predicted, 1.0 - degenerate, eligible)
         for_pass, for_degenerate = observation_ranges(*columns, *num_all)
         self.records.append(
             record(
@@ -232,7 +233,7 @@ def test_the_mean_over_every_sample_of_a_design_is_the_pools_mean_for_any_predic
     pi = np.bincount(np.concatenate([rows for rows, _ in draws]), minlength=4) / len(draws)
     m_hat, outcome, mass = np.array(predicted), np.array(x), 1 + np.array(credit)
     base = float(mass @ m_hat)
-    ranges, _ = observation_ranges(pi, mass - 1, m_hat, m_hat, np.ones(4, bool), 3, 1, 6)
+    ranges, _ = observation_ranges(Inclusion.of(pi), mass - 1, m_hat, m_hat, np.ones(4, bool), 3, 1, 6)
     records = [
         record(
             num_tickets=3,

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from selector import extremes
+from selector.inclusion import Inclusion
 
 SIZES = [0, 1, extremes.LANES - 1, extremes.LANES, 3 * extremes.LANES + 7, extremes.LANES * extremes.DEPTH + 300]
 
@@ -14,7 +15,7 @@ def test_maxima_of_groups_and_the_values_above_a_threshold(num_rows: int) -> Non
     inclusion_N = rng.choice([0.0, 0.1, 0.7, 1.0, 1.5, 2.0], num_rows)
     credit_N, eligible_N = rng.integers(0, 4, num_rows), rng.random(num_rows) < 0.7
     pass_rate_N, informative_N = rng.random((2, num_rows))
-    given = (inclusion_N, credit_N, pass_rate_N, informative_N, eligible_N)
+    given = (inclusion_N, np.zeros(0, np.int64), 0.0, 0.0, credit_N, pass_rate_N, informative_N, eligible_N)
     mass_N = (1.0 + credit_N) * eligible_N
     weight_N = np.where(inclusion_N % 1.0 > 0.0, 1.0 / np.maximum(inclusion_N, 0.1), 0.0)
     values = []
@@ -51,9 +52,30 @@ def test_maxima_of_groups_and_the_values_above_a_threshold(num_rows: int) -> Non
 @pytest.mark.parametrize("wrong", [-0.01, 1.01, np.nan])
 def test_predictions_that_are_no_probabilities_are_counted(wrong: float) -> None:
     num_rows = extremes.LANES + 3
-    for place in (2, 3):
-        columns = [np.full(num_rows, 0.5), np.zeros(num_rows), np.full(num_rows, 0.5), np.full(num_rows, 0.5)]
-        columns[place][[7, num_rows - 1]] = wrong
+    for place in (0, 1):
+        predicted = [np.full(num_rows, 0.5), np.full(num_rows, 0.5)]
+        predicted[place][[7, num_rows - 1]] = wrong
         top_QG = np.empty((extremes.NUM_QUANTITIES, extremes.LANES))
-        *_, num_bad, _ = extremes.group_maxima(*columns, np.ones(num_rows, bool), top_QG, np.empty(0, np.int64))
+        written = (np.full(num_rows, 0.5), np.zeros(0, np.int64), 0.0, 0.0)
+        columns = (np.zeros(num_rows), *predicted, np.ones(num_rows, bool))
+        *_, num_bad, _ = extremes.group_maxima(*written, *columns, top_QG, np.empty(0, np.int64))
         assert num_bad == 2
+
+
+@pytest.mark.parametrize("num_rows", SIZES[1:])
+def test_chances_in_units_count_as_if_they_were_written_out(num_rows: int) -> None:
+    rng = np.random.default_rng(num_rows)
+    eligible_N = rng.random(num_rows) < 0.7
+    units_N = np.where(eligible_N, rng.integers(0, 2**40, num_rows), 0)
+    inclusion = Inclusion.of_units(units_N, eligible_N, 0.01)
+    columns = (rng.integers(0, 4, num_rows), rng.random(num_rows), rng.random(num_rows), eligible_N)
+    found = []
+    for one in (inclusion, Inclusion.of(inclusion.all_N)):
+        given = (one.written_N, one.units_N, 2.0**-40, one.share, *columns)
+        top_QG = np.empty((extremes.NUM_QUANTITIES, -(-num_rows // (extremes.LANES * extremes.DEPTH)) * extremes.LANES))
+        value_I = np.full(num_rows, np.nan)
+        sums = extremes.group_maxima(*given, top_QG, np.empty(num_rows, np.int64))
+        count = extremes.values_above(*given, 3, np.arange(top_QG.shape[1]), 0.4, value_I)
+        found.append((sums, top_QG.tolist(), value_I[:count].tolist()))
+        np.testing.assert_array_equal(one.at(np.arange(num_rows)), inclusion.all_N)
+    assert found[0] == found[1]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from selector.inclusion import Inclusion
 from selector.observations import Bools, DrawRecord, Floats, Integers, ObservationRanges, observation_ranges
 from tests.selector.test_audit import record
 
@@ -22,7 +23,7 @@ def ranges_of_one(
     frame: int,
 ) -> ObservationRanges:
     """Those of one prediction, which is given as the predicted pass rate, and again as that of degenerate groups."""
-    columns = (inclusion_N, credit_N, predicted_N, 1.0 - predicted_N, eligible_N)
+    columns = (Inclusion.of(inclusion_N), credit_N, predicted_N, 1.0 - predicted_N, eligible_N)
     passes, degenerate = observation_ranges(*columns, num_tickets, num_audit, frame)
     for name in ("base", "reweighted", "uniform"):
         assert getattr(degenerate, name) == pytest.approx(getattr(passes, name), rel=1e-9, abs=1e-12)
@@ -59,9 +60,7 @@ def test_ranges_equal_the_extremes_over_all_samples(data: st.DataObject) -> None
     credit = np.array(data.draw(st.lists(st.integers(0, 3), min_size=num_rows, max_size=num_rows)))
     predicted = np.array(data.draw(st.lists(st.floats(0, 1), min_size=num_rows, max_size=num_rows)))
     num_audit = data.draw(st.integers(1, num_tickets))
-    found = ranges_of_one(
-        expected, credit, predicted, np.ones(num_rows, bool), num_tickets, num_audit, num_rows + 2
-    )
+    found = ranges_of_one(expected, credit, predicted, np.ones(num_rows, bool), num_tickets, num_audit, num_rows + 2)
     mass = 1.0 + credit
     assert found.base == pytest.approx(mass @ predicted)
     assert found.reweighted == pytest.approx(every_observation(expected, mass, predicted, num_tickets, num_rows + 2))

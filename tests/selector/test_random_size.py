@@ -332,7 +332,7 @@ def test_the_worst_case_of_an_observation_is_over_all_sizes_that_the_design_can_
         drawn = redraw(session.state, request, event.revisit_draws)
         beliefs = session.state.beliefs()
         expected, _ = observation_ranges(
-            inclusion_N=drawn.inclusion_N,
+            inclusion=drawn.expected,
             credit_N=session.state.rows["credit_N"],
             pass_rate_N=beliefs.mean_N,
             informative_N=beliefs.mean_N,
