@@ -31,7 +31,7 @@ from selector.policies.base import FactPolicy, Policy
 from selector.probe_draw import draw_probes
 from selector.reading import read_beliefs
 from selector.reports import check_branch
-from selector.revisits import due_now, revisit_draws, waited
+from selector.revisits import due_now, late_after, revisit_draws, waited
 from selector.scans import pool_counts
 from selector.state import DrawnBatch, RunState
 from selector.types import PURPOSE_CODE, Lifecycle, Purpose
@@ -102,21 +102,30 @@ def due_revisits(state: RunState, period: int, lifecycle_N: np.ndarray | None = 
 
     lifecycle_N: their stages at that draw, by default those of now.
 
-    A prompt at rest is due at every turn, so it waits at most `period` draws; another one only if it was not drawn
-    since its last turn, so it waits less than twice as long. Draws for which it was blocked come on top.
+    A prompt at rest is due at every turn, one that was never drawn at its first, and any prompt once it was not drawn
+    for most of a period, so that none waits for more than `period` draws; those for which it was blocked come on top.
     """
-    if not period or state.config.policy.utility == "uniform":
-        return np.zeros(state.num_rows, bool)
-    position_N, overdue_N = state.revisit_position_N, state.rows["overdue_N"]
-    in_turn = state.revisit_row_P[state.train_draws % period :: period]
-    rows = np.union1d(in_turn, np.flatnonzero(overdue_N))  # often some dozens: only these can be due
-    stage_N = state.rows["lifecycle_N"] if lifecycle_N is None else lifecycle_N
-    forgotten = state.rows["last_draw_N"][rows] <= max(state.train_draws + 1 - period, 0)  # 0: never drawn
-    waiting = forgotten | (stage_N[rows] >= Lifecycle.MASTERED)
-    in_frame = state.pool.frame_N[rows] & ~state.quarantined_N[rows]
     due_N = np.zeros(state.num_rows, bool)
-    due_N[rows] = due_now(position_N[rows], overdue_N[rows], waiting & in_frame, state.train_draws, period)
+    if not period or state.config.policy.utility == "uniform":
+        return due_N
+    position_N, overdue_N, last_draw_N = state.revisit_position_N, state.rows["overdue_N"], state.rows["last_draw_N"]
+    in_turn = state.revisit_row_P[state.train_draws % period :: period]
+    rows = np.union1d(in_turn, np.flatnonzero(overdue_N))  # often some dozens: only these and the late can be due
+    latest = _latest(state, period)
+    if latest > 0:
+        rows = np.union1d(rows, np.flatnonzero((last_draw_N > 0) & (last_draw_N <= latest)))
+    stage_N = state.rows["lifecycle_N"] if lifecycle_N is None else lifecycle_N
+    last_draw = last_draw_N[rows]
+    waiting = (last_draw == 0) | (stage_N[rows] >= Lifecycle.MASTERED)
+    due = due_now(position_N[rows], overdue_N[rows], waiting, state.train_draws, period)
+    due |= (last_draw > 0) & (last_draw <= latest)
+    due_N[rows] = due & state.pool.frame_N[rows] & ~state.quarantined_N[rows]
     return due_N
+
+
+def _latest(state: RunState, period: int) -> int:
+    """The largest `last_draw_N` with which a prompt is due by age."""
+    return state.train_draws + 1 - late_after(period)
 
 
 def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDrawn:
@@ -335,10 +344,12 @@ def _period(state: RunState, request: DrawRequest, num_frame: int) -> int:
 
 
 def _waited(state: RunState, due_N: np.ndarray, period: int) -> np.ndarray:
-    """(N,) draws since the turn of each row that is due; of other rows it says nothing."""
+    """(N,) draws since each prompt that is due became so, by age or by its turn; of other rows it says nothing."""
     waited_N, rows = np.empty(state.num_rows, np.int32), np.flatnonzero(due_N)
     if len(rows):
-        waited_N[rows] = waited(state.revisit_position_N[rows], state.train_draws, period)
+        last_draw, latest = state.rows["last_draw_N"][rows], _latest(state, period)
+        in_turn = waited(state.revisit_position_N[rows], state.train_draws, period)
+        waited_N[rows] = np.where((last_draw > 0) & (last_draw <= latest), latest - last_draw, in_turn)
     return waited_N
 
 
