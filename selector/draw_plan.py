@@ -115,7 +115,7 @@ class DrawPlan:
         return stream(self.seed, name, self.purpose_code, self.index, self.refill)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Drawn:
     """A batch, with the chances under which it came about. K tickets, N rows of the pool."""
 

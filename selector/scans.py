@@ -193,7 +193,7 @@ def _rows_of_rank(mask_N: np.ndarray, words: np.ndarray, rank_J: np.ndarray, row
             total = np.uint64(0)  # a count of at most BLOCK / 8 in each byte
             for word in range(base // 8, base // 8 + per_block):
                 total += words[word]
-            many = np.int64((total * np.uint64(0x0101010101010101)) >> np.uint64(56))
+            many = int((total * np.uint64(0x0101010101010101)) >> np.uint64(56))
         else:
             for row in range(base, stop):
                 many += 1 if mask_N[row] else 0

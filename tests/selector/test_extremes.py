@@ -53,11 +53,11 @@ def test_maxima_of_groups_and_the_values_above_a_threshold(num_rows: int) -> Non
 def test_predictions_that_are_no_probabilities_are_counted(wrong: float) -> None:
     num_rows = extremes.LANES + 3
     for place in (0, 1):
-        predicted = [np.full(num_rows, 0.5), np.full(num_rows, 0.5)]
-        predicted[place][[7, num_rows - 1]] = wrong
+        predicted_PN = np.full((2, num_rows), 0.5)
+        predicted_PN[place, [7, num_rows - 1]] = wrong
         top_QG = np.empty((extremes.NUM_QUANTITIES, extremes.LANES))
         written = (np.full(num_rows, 0.5), np.zeros(0, np.int64), 0.0, 0.0)
-        columns = (np.zeros(num_rows), *predicted, np.ones(num_rows, bool))
+        columns = (np.zeros(num_rows), predicted_PN[0], predicted_PN[1], np.ones(num_rows, bool))
         *_, num_bad, _ = extremes.group_maxima(*written, *columns, top_QG, np.empty(0, np.int64))
         assert num_bad == 2
 
