@@ -86,7 +86,7 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
         selected_N=units_N,
         unit=float(UNIT),
         expected=expected,
-        due_unplaced=int(np.count_nonzero(expected.at(np.flatnonzero(classes.due_N)) < 1.0)),
+        due_unplaced=int(np.count_nonzero(expected.at(classes.due) < 1.0)),
     )
 
 

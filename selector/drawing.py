@@ -375,8 +375,9 @@ def _credit(
 def _digest(state: RunState, request: DrawRequest, drawn: Drawn, weight_K: np.ndarray | None) -> str:
     """SHA-256 over what was drawn; the same for equal draws of a run, on whatever branch."""
     digest = hashlib.sha256(f"{state.run}|{request.key}|{request.group_size}|{state.config_hash}".encode())
-    marks = zip((state.pool.keys[row] for row in drawn.rows_K.tolist()), drawn.audit_K.tolist(), strict=True)
-    digest.update("".join(f"|{len(key)}:{key}:{audit:d}" for key, audit in marks).encode())
+    keys, marks = state.pool.keys, np.where(drawn.audit_K, "1", "0").tolist()
+    of_tickets = zip([keys[row] for row in drawn.rows_K.tolist()], marks, strict=True)
+    digest.update("".join([f"|{len(key)}:{key}:{mark}" for key, mark in of_tickets]).encode())
     digest.update(np.ascontiguousarray(drawn.inclusion_K, np.float64).tobytes())
     if weight_K is not None:
         digest.update(np.ascontiguousarray(weight_K, np.float64).tobytes())
