@@ -19,7 +19,7 @@ Float32Array = npt.NDArray[np.float32]
 Int32Array = npt.NDArray[np.int32]
 
 BLOCK_ROWS = 512
-"""Rows read at once: the float32 numbers of this many (26 KiB) fit in a first-level cache."""
+"""Rows read at once: the float32 numbers of this many (20 KiB) fit in a first-level cache."""
 
 LEAST_PARAMETER = 0.05
 """Least alpha and beta of a belief."""
@@ -47,10 +47,9 @@ _STRIDE = BLOCK_ROWS + 16
 """From one number of a block to the next: not a page, as addresses that are whole pages apart wait for each other."""
 
 # Where a block's numbers begin in the loop's working memory: one array, so that the compiler sees that they lie apart.
-_ALPHA, _BETA, _SPEED, _LAG, _TRIED = 0, _STRIDE, 2 * _STRIDE, 3 * _STRIDE, 4 * _STRIDE
-_FIRST_ALPHA, _FIRST_BETA, _NEWEST_MEAN, _NEWEST_VARIANCE = 5 * _STRIDE, 6 * _STRIDE, 7 * _STRIDE, 8 * _STRIDE
-_OVERLAP = 9 * _STRIDE
-_WORK = 10 * _STRIDE
+_LAG, _OVERLAP = 0, _STRIDE
+_FIRST_ALPHA, _FIRST_BETA, _NEWEST_MEAN, _NEWEST_VARIANCE = 2 * _STRIDE, 3 * _STRIDE, 4 * _STRIDE, 5 * _STRIDE
+_WORK = 6 * _STRIDE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,10 +172,13 @@ def _read_rows(
         mean_b, variance_b = mean_N[start:stop], variance_N[start:stop]
         for i in range(count):
             place = _FOUR * np.uint32(category_b[i])  # unsigned, so not counted from the end
-            level_I[NUM_LEVELS * i] = level_J[place]
-            level_I[NUM_LEVELS * i + 1] = level_J[place + np.uint32(1)]
-            level_I[NUM_LEVELS * i + 2] = level_J[place + np.uint32(2)]
-            level_I[NUM_LEVELS * i + 3] = level_J[place + np.uint32(3)]
+            # All are read before one is written: four at once, as the two arrays might be one.
+            alpha, beta = level_J[place], level_J[place + np.uint32(1)]
+            mean, variance = level_J[place + np.uint32(2)], level_J[place + np.uint32(3)]
+            level_I[NUM_LEVELS * i] = alpha
+            level_I[NUM_LEVELS * i + 1] = beta
+            level_I[NUM_LEVELS * i + 2] = mean
+            level_I[NUM_LEVELS * i + 3] = variance
         for i in range(count):
             work[_FIRST_ALPHA + i] = level_I[NUM_LEVELS * i]
             work[_FIRST_BETA + i] = level_I[NUM_LEVELS * i + 1]
@@ -184,25 +186,19 @@ def _read_rows(
             work[_NEWEST_VARIANCE + i] = level_I[NUM_LEVELS * i + 3]
         for i in range(count):
             last = last_b[i]
-            tried = np.int64(1) if last > NEVER else np.int64(0)
-            lag = (version - last if version > last else np.int64(0)) * tried
-            work[_LAG + i] = np.float32(lag)
-            work[_TRIED + i] = np.float32(tried)
-        for i in range(count):
-            work[_ALPHA + i] = alpha_b[i]
-            work[_BETA + i] = beta_b[i]
-            work[_SPEED + i] = speed_b[i]
+            lag = version - last
+            work[_LAG + i] = np.float32(lag if (last > NEVER) & (lag > 0) else np.int64(0))
         for i in range(count):
             versions = work[_LAG + i]
             first_alpha, first_beta = work[_FIRST_ALPHA + i], work[_FIRST_BETA + i]
-            alpha, beta = work[_ALPHA + i] + first_alpha, work[_BETA + i] + first_beta
+            alpha, beta = alpha_b[i] + first_alpha, beta_b[i] + first_beta
             alpha = alpha if alpha > _LEAST_PARAMETER else _LEAST_PARAMETER
             beta = beta if beta > _LEAST_PARAMETER else _LEAST_PARAMETER
             total = alpha + beta + _ONE
             alpha *= versions * rise + _ONE
             beta *= versions * fall + _ONE
             mean = alpha / (beta + alpha)
-            wander = versions * work[_SPEED + i] * noise
+            wander = versions * speed_b[i] * noise
             overlap = (wander * total + _ONE) / (total * (wander + _ONE))
             work[_OVERLAP + i] = overlap
             variance = (_ONE - mean) * mean * overlap
@@ -223,7 +219,7 @@ def _read_rows(
                 # Rollouts: with 1 and the category's taken away.
                 own = _ONE / work[_OVERLAP + i] - (work[_FIRST_ALPHA + i] + work[_FIRST_BETA + i] + _ONE)
                 own = own if own > _MIN_N_EFF else _MIN_N_EFF
-                n_eff_b[i] = own * work[_TRIED + i]
+                n_eff_b[i] = own if last_b[i] > NEVER else np.float32(0.0)
             for i in range(count):
-                tried = np.int64(work[_TRIED + i])
+                tried = np.int64(1) if last_b[i] > NEVER else np.int64(0)
                 lag_b[i] = max(version - last_b[i], 0) * tried + tried - 1  # NEVER where it was not tried

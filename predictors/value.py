@@ -119,15 +119,28 @@ def _informative_rows(mean_N: FloatArray, variance_N: FloatArray, group_size: in
             work[_OVERLAP + i] = overlap
             work[_PASS + i] = mean - mean * overlap
             work[_FAIL + i] = rest - rest * overlap
-        for i in range(count):
-            work[_ALL_PASS + i] = mean_b[i]  # becomes E[p^G] times the product of denominators
-            work[_ALL_FAIL + i] = 1.0 - mean_b[i]  # and this E[(1-p)^G]
+            work[_ALL_PASS + i] = mean  # becomes E[p^G] times the product of denominators
+            work[_ALL_FAIL + i] = rest  # and this E[(1-p)^G]
             work[_BELOW + i] = 1.0
         if group_size % 2 == 0:  # its factors come by twos
             for i in range(count):
                 work[_ALL_PASS + i] *= work[_PASS + i] + work[_OVERLAP + i]
                 work[_ALL_FAIL + i] *= work[_FAIL + i] + work[_OVERLAP + i]
-        for j in range(2 - group_size % 2, group_size, 2):
+        j = 2 - group_size % 2
+        while j < group_size:
+            # Four factors at a time, where nothing is divided out between: each number is read and written less often.
+            if j + 3 < group_size and j % RESCALE_EVERY >= 2 and (j + 2) % RESCALE_EVERY >= 2:
+                for i in range(count):
+                    overlap, one_pass, one_fail = work[_OVERLAP + i], work[_PASS + i], work[_FAIL + i]
+                    one, two, three, four = j * overlap, (j + 1) * overlap, (j + 2) * overlap, (j + 3) * overlap
+                    all_pass = work[_ALL_PASS + i] * ((one_pass + one) * (one_pass + two))
+                    work[_ALL_PASS + i] = all_pass * ((one_pass + three) * (one_pass + four))
+                    all_fail = work[_ALL_FAIL + i] * ((one_fail + one) * (one_fail + two))
+                    work[_ALL_FAIL + i] = all_fail * ((one_fail + three) * (one_fail + four))
+                    below = work[_BELOW + i] * ((1.0 + (j - 1) * overlap) * (1.0 + one))
+                    work[_BELOW + i] = below * ((1.0 + two) * (1.0 + three))
+                j += 4
+                continue
             for i in range(count):
                 overlap = work[_OVERLAP + i]
                 one, two = j * overlap, (j + 1) * overlap
@@ -139,6 +152,7 @@ def _informative_rows(mean_N: FloatArray, variance_N: FloatArray, group_size: in
                     work[_ALL_PASS + i] /= work[_BELOW + i]
                     work[_ALL_FAIL + i] /= work[_BELOW + i]
                     work[_BELOW + i] = 1.0
+            j += 2
         for i in range(count):
             alike = (work[_ALL_PASS + i] + work[_ALL_FAIL + i]) / work[_BELOW + i]
             alike = 1.0 - alike

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictors.compiled import compiled
-from selector.designs import SUM_TOLERANCE, UNIT
+from selector.designs import SUM_TOLERANCE, UNIT, KeyedOrder, largest
 from selector.scans import BINS, whole_units
 
 LANES = 256
@@ -34,14 +34,6 @@ class Stock:
     weighted: float  # Σ utility · (1+c)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Blended:
-    """Units that add up to n places, and the chances that follow from them."""
-
-    units_N: np.ndarray  # int64, of 2⁻⁴⁰
-    inclusion_N: np.ndarray  # float64, π, fillers included
-
-
 def take_stock(utility_N: np.ndarray, credit_N: np.ndarray, active_N: np.ndarray) -> Stock:
     """The sums over active rows, and whether all utilities can be used."""
     num_bad, gain, weighted = _sums(utility_N, credit_N, active_N)
@@ -52,22 +44,20 @@ def blend(
     utility_N: np.ndarray,
     credit_N: np.ndarray,
     active_N: np.ndarray,
-    eligible_N: np.ndarray,
     stock: Stock,
     *,
     places: float,
     floor: float,
     given: tuple[np.ndarray, np.ndarray],
     n: int,
-    share: float,
-) -> Blended | None:
-    """π_t = (1+c)·[(1−f)·places·u/Σu(1+c) + f·places/Σ(1+c)] for active rows, in whole units by largest remainder, and
-    π = π_t + (1−π_t)·share for eligible ones.
+    order: KeyedOrder,
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """π_t = (1+c)·[(1−f)·places·u/Σu(1+c) + f·places/Σ(1+c)] for active rows, in whole units by largest remainder.
 
     places: of the active rows, M. given: (R,) row numbers in rising order and their π_t in [0, 1], of rows that are not
-    active. n: Σπ_t of all, a whole number. share: the chance that an eligible row which was not selected becomes a
-    filler. None where this is no answer: a π_t above 1, no utility above 0, sums that leave the range of floats, or
-    units that more than rounding is missing from.
+    active. n: Σπ_t of all, a whole number. Returns (N,) int64 units that add up to n places, and (B,) their sums over
+    the blocks of the order. None where this is no answer: a π_t above 1, no utility above 0, sums that leave the range
+    of floats, or units that more than rounding is missing from.
     """
     if not (stock.num_bad == 0 and 0.0 < stock.gain < np.inf and 0.0 < stock.weighted < np.inf and floor > 0.0):
         return None
@@ -75,8 +65,9 @@ def blend(
     if not by_utility < np.inf:
         return None
     mix = (utility_N, credit_N, active_N, by_utility, by_gain, float(UNIT))
-    units_N, many_b = np.empty(len(utility_N), np.int64), np.zeros(PARTS, np.int64)
-    most, total, whole = _whole_units(*mix, units_N, many_b)
+    size = len(utility_N)
+    units_N, part_N, many_b = np.empty(size, np.int64), np.empty(size, np.int16), np.zeros(PARTS, np.int64)
+    most, total, whole = _whole_units(*mix, units_N, part_N, many_b)
     if not most <= 1.0:
         return None
     rows_R, pi_R = given
@@ -93,8 +84,8 @@ def blend(
     part_R = np.where((pi_R > 0.0) & (pi_R < 1.0), np.floor((pi_R * UNIT - units_R) * PARTS), -1.0)
     units_N[rows_R] = units_R + (part_R > above)
     level = np.empty(int(many_b[above]) if left else 0, np.int64)
-    inclusion_N = np.empty(len(utility_N))
-    found = _round_up(*mix, above, share, eligible_N, units_N, level, inclusion_N)
+    sum_B = np.zeros(len(order.block_B), np.int64)
+    found = _round_up(part_N, above, order.rotation, order.block_rows, units_N, level, sum_B)
     if left:
         level[found:] = rows_R[part_R == above]
         level.sort()
@@ -104,11 +95,10 @@ def blend(
         of_given = np.flatnonzero(~active_N[level])
         pi_J[of_given] = pi_R[within[of_given]]
         missing = left - int(from_top_b[last] - many_b[above])
-        rounded = level[np.argsort(-(pi_J * UNIT - units_N[level]), kind="stable")[:missing]]
+        rounded = level[largest(pi_J * UNIT - units_N[level], missing)]
         units_N[rounded] += 1
-        chance = units_N[rounded] / UNIT
-        inclusion_N[rounded] = chance + (1.0 - chance) * share
-    return Blended(units_N=units_N, inclusion_N=inclusion_N)
+        np.add.at(sum_B, (rounded - order.rotation) % size // order.block_rows, 1)
+    return units_N, sum_B if order.block_rows > 1 else np.roll(units_N, -order.rotation)
 
 
 @compiled
@@ -145,10 +135,11 @@ def _whole_units(
     by_gain: float,
     unit: float,
     units_N: np.ndarray,
+    part_N: np.ndarray,
     many_b: np.ndarray,
 ) -> tuple[float, float, int]:
-    """⌊π · unit⌋ of active rows and 0 of others, written to `units_N`; remainders of rows with 0 < π < 1 are counted by
-    their part in `many_b`. Returns the largest π, Σπ and Σ units.
+    """⌊π · unit⌋ of active rows and 0 of others, written to `units_N`; which part the remainder of a row with 0 < π < 1
+    lies in goes to `part_N`, −1 for others, and is counted in `many_b`. Returns the largest π, Σπ and Σ units.
     """
     size, whole = len(utility_N), 0
     work = np.zeros(2 * STRIDE)
@@ -161,6 +152,7 @@ def _whole_units(
             active_N[base : base + width],
             units_N[base : base + width],
         )
+        part_L = part_N[base : base + width]
         for lane in range(width):
             gain = (1.0 + credit_L[lane]) * np.float64(active_L[lane])
             value = gain * (utility_L[lane] * by_utility + by_gain)
@@ -173,6 +165,8 @@ def _whole_units(
         for lane in range(width):
             whole += units_L[lane]
         for lane in range(width):
+            part_L[lane] = np.int16(part[lane])
+        for lane in range(width):
             if part[lane] >= 0:
                 many_b[part[lane]] += 1
     return work[:LANES].max(), work[STRIDE : STRIDE + LANES].sum(), whole
@@ -180,49 +174,43 @@ def _whole_units(
 
 @compiled
 def _round_up(
-    utility_N: np.ndarray,
-    credit_N: np.ndarray,
-    active_N: np.ndarray,
-    by_utility: float,
-    by_gain: float,
-    unit: float,
+    part_N: np.ndarray,
     above: int,
-    share: float,
-    eligible_N: np.ndarray,
+    rotation: int,
+    block_rows: int,
     units_N: np.ndarray,
     level: np.ndarray,
-    inclusion_N: np.ndarray,
+    sum_B: np.ndarray,
 ) -> int:
-    """One unit more for active rows whose remainder lies in a part above `above`; the rows in that part go to `level`,
-    in order. Writes π of eligible rows, and 0 of others. Returns how many went to `level`.
+    """One unit more for rows whose remainder lies in a part above `above`; the rows in that part go to `level`, in
+    order. Adds the units to the sums over blocks of the rows rotated by `rotation`, where a block has several. Returns
+    how many went to `level`.
     """
-    size, found, inverse = len(utility_N), 0, 1.0 / unit  # exact: a power of two
-    part, split = np.empty(LANES), np.float64(above)
+    size, found = len(part_N), 0
+    split = np.int16(above)
     for base in range(0, size, LANES):
         width = min(LANES, size - base)
-        utility_L, credit_L, active_L, units_L = (
-            utility_N[base : base + width],
-            credit_N[base : base + width],
-            active_N[base : base + width],
-            units_N[base : base + width],
-        )
-        eligible_L, inclusion_L = eligible_N[base : base + width], inclusion_N[base : base + width]
-        for lane in range(width):
-            gain = (1.0 + credit_L[lane]) * np.float64(active_L[lane])
-            value = gain * (utility_L[lane] * by_utility + by_gain)
-            exact = value * unit
-            part[lane] = np.floor((exact - np.floor(exact)) * PARTS) if (value > 0.0) & (value < 1.0) else -1.0
+        part_L, units_L = part_N[base : base + width], units_N[base : base + width]
         near = 0
         for lane in range(width):
-            near += 1 if part[lane] == split else 0
+            near += 1 if part_L[lane] == split else 0
         if near > 0:
             for lane in range(width):
-                if part[lane] == split and found < len(level):
+                if part_L[lane] == split and found < len(level):
                     level[found] = base + lane
                     found += 1
         for lane in range(width):
-            units_L[lane] += 1 if part[lane] > split else 0
-        for lane in range(width):
-            chance = units_L[lane] * inverse
-            inclusion_L[lane] = (chance + (1.0 - chance) * share) * np.float64(eligible_L[lane])
+            units_L[lane] += 1 if part_L[lane] > split else 0
+        lane = 0 if block_rows > 1 else width
+        while lane < width:  # a stretch of one block at a time
+            row = base + lane
+            place = row - rotation if row >= rotation else row - rotation + size
+            stop = min(width, lane + block_rows - place % block_rows)
+            if row < rotation:
+                stop = min(stop, rotation - base)
+            total = np.int64(0)
+            for other in range(lane, stop):
+                total += units_L[other]
+            sum_B[place // block_rows] += total
+            lane = stop
     return found

@@ -112,7 +112,7 @@ def integer_sizes(pi_N: np.ndarray, n: int) -> np.ndarray:
             rank_N = np.where((pi_N > 0.0) & (units_N < UNIT), remainder_N, -1.0)
         else:
             rank_N = np.where((pi_N < 1.0) & (units_N > 0), 1.0 - remainder_N, -1.0)
-        chosen_N = _largest(rank_N, abs(left))
+        chosen_N = largest(rank_N, abs(left))
         units_N += chosen_N if left > 0 else -chosen_N.astype(np.int64)
         left = n * UNIT - int(units_N.sum())
     return units_N
@@ -133,7 +133,7 @@ def _round_up(pi_N: np.ndarray, units_N: np.ndarray, many_b: np.ndarray, left: i
     units_N[level[np.argsort(-remainder, kind="stable")[:missing]]] += 1
 
 
-def _largest(rank_N: np.ndarray, count: int) -> np.ndarray:
+def largest(rank_N: np.ndarray, count: int) -> np.ndarray:
     """(N,) bool: the `count` rows of largest rank, ties to the lower row, or all of rank >= 0 where those are fewer."""
     possible_N = rank_N >= 0.0
     possible = int(np.count_nonzero(possible_N))
@@ -183,17 +183,20 @@ def keyed_order(num_rows: int, rng: np.random.Generator) -> KeyedOrder:
     )
 
 
-def systematic(units_N: np.ndarray, order: KeyedOrder, start: int) -> np.ndarray:
+def systematic(units_N: np.ndarray, order: KeyedOrder, start: int, sum_B: np.ndarray | None = None) -> np.ndarray:
     """Rows hit by the grid start, start + 2⁴⁰, start + 2·2⁴⁰, ... laid over the units in keyed order.
 
     units_N: (N,) int64 in [0, 2⁴⁰], a multiple of 2⁴⁰ in total. start: in [0, 2⁴⁰). Returns (n,) int64 in grid order,
-    all different. A uniform start includes row i with probability units_i/2⁴⁰ exactly. Only block sums are taken over
-    the whole pool; rows are looked at in the blocks that are hit.
+    all different. sum_B: sums over the blocks of the order, in the order of the rows, of units that are in range, where
+    somebody has made them on the way. A uniform start includes row i with probability units_i/2⁴⁰ exactly. Only block
+    sums are taken over the whole pool; rows are looked at in the blocks that are hit.
     Raises ValueError for units or a start out of range.
     """
     width = order.block_rows
-    sum_B = np.empty(len(order.block_B), np.int64)
-    fits = len(units_N) == order.num_rows and block_sums(units_N, order.rotation, width, UNIT, sum_B)
+    fits = sum_B is not None
+    if sum_B is None:
+        sum_B = np.empty(len(order.block_B), np.int64)
+        fits = len(units_N) == order.num_rows and block_sums(units_N, order.rotation, width, UNIT, sum_B)
     n, over = divmod(int(sum_B.sum() if fits else units_N.sum()), UNIT)
     if over or len(units_N) != order.num_rows:
         raise ValueError(

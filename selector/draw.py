@@ -14,139 +14,30 @@ Given S, an eligible row outside S is drawn with chance m/(N_e−(K−m)), so
 and (1/K) Σ weight·x with weight = K·(1+c)/(N·π) has mean (1/N) Σ_eligible (1+c)·x over the draws, N the frame.
 """
 
-from dataclasses import dataclass, replace
-from enum import IntEnum, StrEnum
+from dataclasses import replace
 from math import ceil as round_up
 from math import floor as round_down
-from math import gcd
-from typing import Literal
 
 import numpy as np
 
-from selector.blending import Blended, Stock, blend, take_stock
-from selector.config import Sampler, Weights
-from selector.designs import UNIT, integer_sizes, keyed_order, permutation, systematic, uniform_order_prefix
+from selector.blending import Stock, blend, take_stock
+from selector.designs import (
+    UNIT,
+    KeyedOrder,
+    integer_sizes,
+    keyed_order,
+    permutation,
+    systematic,
+    uniform_order_prefix,
+)
+from selector.draw_plan import DrawFrame, Drawn, DrawPlan, RestingCode, ShortReason
+from selector.eligibility import active_and_resting
+from selector.inclusion import Inclusion
 from selector.quotas import by_stratum, quota_utility
 from selector.random_size import pick
-from selector.randomness import Stream, stream
-from selector.scans import rows_of_rank, with_fillers
+from selector.randomness import Stream
+from selector.scans import rows_of_rank
 from selector.targets import Classes, Places, count_places, selected_inclusion, shares, uniform_inclusion
-
-Short = Literal["partial", "fill"]
-
-
-class RestingCode(IntEnum):
-    """Whether a prompt is drawn for review only, and why."""
-
-    NONE = 0
-    MASTERED = 1
-    DEFERRED = 2
-
-
-class ShortReason(StrEnum):
-    """Why a batch has fewer tickets than asked for."""
-
-    POOL_EMPTY = "pool_empty"  # the frame has no prompts
-    ALL_IN_FLIGHT = "all_in_flight"  # with nothing blocked the batch would have been full, or nothing active is left
-    ALL_MASTERED = "all_mastered"  # no prompt of the frame is new or active, and most are mastered
-    ALL_DEFERRED = "all_deferred"  # the same, and most are deferred
-    POOL_EXHAUSTED = "pool_exhausted"  # too few prompts
-    QUOTA = "quota"  # the design drew fewer, by its own chance
-    DIVISOR = "divisor"  # cut to a multiple and nothing else
-    NOTHING_TO_LEARN = "nothing_to_learn"  # of probes: no other prompt is worth one now
-    PROBE_BUDGET = "probe_budget"  # others are, and the run's bounds on probes leave no tokens for them
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DrawFrame:
-    """The pool as a draw sees it, all (N,)."""
-
-    frame_N: np.ndarray  # bool, prompts that may ever be drawn for this purpose
-    blocked_N: np.ndarray  # bool, in flight or cooling down
-    credit_N: np.ndarray  # int32, c: draws in a row for which the row was blocked just before this one
-    resting_code_N: np.ndarray  # uint8, RestingCode
-    due_N: np.ndarray  # bool, prompts to be looked at now, at rest or not
-    waited_N: np.ndarray | None = None  # int32, draws since a due row's turn: who goes first when not all due rows fit
-
-    stratum_N: np.ndarray | None = None  # int64, the quota that a row is under: place in the plan's plus 1, or 0
-
-    def __post_init__(self) -> None:
-        lengths = {len(a) for a in (self.frame_N, self.blocked_N, self.credit_N, self.resting_code_N, self.due_N)}
-        if len(lengths) != 1:
-            raise ValueError(f"columns of a draw frame differ in length: {sorted(lengths)}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrawPlan:
-    """What is asked of one draw, and the counters that key its randomness."""
-
-    size: int
-    group_size: int
-    divisor: int = 1  # tickets * group_size must be a multiple of it
-    audit_share: float = 0.0
-    short: Short = "partial"
-    allow_repeat: bool = False
-    review_share: float = 0.0
-    floor: float = 1.0  # share of each part spread evenly; 0 gives up every claim
-    weights: Weights = "none"
-    max_weight: float = 10.0
-    exact_uniform: bool = False  # every prompt alike: utility and rest are ignored
-    top: bool = False  # the largest utilities are taken; chances in proportion to them otherwise
-    candidates: float | None = None  # with `top`: so many times the places are drawn first, to choose from; None: all
-    quotas: tuple[float, ...] = ()  # shares of the selected places by stratum; what they leave is for stratum 0
-    sampler: Sampler | None = None  # draws each prompt by itself, so that the size varies; None: exactly K
-    seed: int
-    purpose_code: int
-    index: int
-    refill: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("size", "group_size", "divisor"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
-        for name in ("audit_share", "review_share", "floor"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"{name} must be in [0, 1], got {getattr(self, name)}")
-        if self.candidates is not None and not (self.top and self.candidates >= 1.0):
-            raise ValueError(f"candidates must be >= 1 and need top, got {self.candidates}")
-        if not self.max_weight > 0:
-            raise ValueError(f"max_weight must be > 0, got {self.max_weight}")
-
-    @property
-    def unit(self) -> int:
-        """Tickets come in multiples of this."""
-        return self.divisor // gcd(self.group_size, self.divisor)
-
-    def rng(self, name: Stream) -> np.random.Generator:
-        return stream(self.seed, name, self.purpose_code, self.index, self.refill)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Drawn:
-    """A batch, with the chances under which it came about. K tickets, N rows of the pool."""
-
-    rows_K: np.ndarray  # int64, in ticket order
-    audit_K: np.ndarray  # bool
-    inclusion_K: np.ndarray  # float64 in (0, 1], chance that the row is in this batch, given m
-    weight_K: np.ndarray  # float64, as handed out
-    ht_weight_K: np.ndarray  # float64, K(1+c)/(N·π), whatever was handed out
-    reason: ShortReason | None  # why fewer than asked for; None when all are here
-    frame: int
-    eligible: int
-    blocked: int
-    num_audit: int  # m
-    due_unplaced: int  # eligible due rows that had no sure place; those not drawn stay due
-    most: int  # tickets that the design can return
-    inclusion_N: np.ndarray  # float64, π over the pool, 0 where not eligible
-    selected_N: np.ndarray  # π_t over the pool in units of 1/`unit`, 0 where not eligible
-    unit: float
-    expected_N: np.ndarray  # float64, expected tickets; differs from inclusion_N only where prompts repeat
-
-    @property
-    def selected_inclusion_N(self) -> np.ndarray:
-        """(N,) float64, π_t over the pool."""
-        pi_N: np.ndarray = self.selected_N / self.unit
-        return pi_N
 
 
 def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
@@ -156,7 +47,7 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
     review only, unless `short` is "fill" or every prompt is alike. Raises ValueError for utilities that are no such
     numbers or do not fit the frame.
     """
-    classes = _classes(frame, utility_N, plan, frame.frame_N & ~_blocked(frame, plan))
+    classes = _classes(frame, utility_N, plan, frame.eligible_N(allow_repeat=plan.allow_repeat))
     stock = _checked_stock(classes, frame)
     if plan.quotas:
         active_N = np.where(classes.active_N, classes.gain_N, 0.0)
@@ -178,13 +69,14 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
         return _draw_with_repeats(frame, classes, plan, places, review)
     if plan.sampler is not None and not plan.exact_uniform:
         return _draw_random_size(frame, classes, plan, places, share_m, review)
-    chances = _chances(classes, stock, plan, places, review)
     order = keyed_order(len(utility_N), plan.rng(Stream.BLOCK_ORDER))
     if plan.quotas:
         order = by_stratum(order, _strata(frame))
-    chosen = systematic(chances.units_N, order, int(plan.rng(Stream.SYSTEMATIC_START).integers(0, UNIT)))
+    units_N, sum_B = _units(classes, stock, plan, places, review, order)
+    share = places.audit / (counts.total - places.selected) if places.audit else 0.0
+    expected = Inclusion.of_units(units_N, classes.eligible_N, share)
+    chosen = systematic(units_N, order, int(plan.rng(Stream.SYSTEMATIC_START).integers(0, UNIT)), sum_B)
     rows, audit = _with_audit(chosen, classes.eligible_N, counts.total, places, plan)
-    inclusion_N = chances.inclusion_N
     return _drawn(
         frame,
         plan,
@@ -192,10 +84,10 @@ def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
         audit=audit,
         places=places,
         reason=_reason(frame, classes, plan, places, share_m, review),
-        selected_N=chances.units_N,
+        selected_N=units_N,
         unit=float(UNIT),
-        expected_N=inclusion_N,
-        due_unplaced=int(np.count_nonzero(inclusion_N[np.flatnonzero(classes.due_N)] < 1.0)),
+        expected=expected,
+        due_unplaced=int(np.count_nonzero(expected.at(classes.due) < 1.0)),
     )
 
 
@@ -205,7 +97,7 @@ def draw_uniform(frame: DrawFrame, plan: DrawPlan) -> Drawn:
     Rest, utilities and shares play no part, and no ticket is marked as audit: the purpose of the whole batch says
     what it is. With `allow_repeat` and more places than rows, each row gets ⌊K/N_e⌋ tickets and the rest are drawn.
     """
-    eligible = np.flatnonzero(frame.frame_N & ~_blocked(frame, plan))
+    eligible = np.flatnonzero(frame.eligible_N(allow_repeat=plan.allow_repeat))
     num = len(eligible)
     uncut = plan.size if plan.allow_repeat and num else min(plan.size, num)
     places = Places(uncut=uncut, total=uncut - uncut % plan.unit, audit=0)
@@ -231,14 +123,9 @@ def draw_uniform(frame: DrawFrame, plan: DrawPlan) -> Drawn:
         places=places,
         reason=reason,
         selected_N=expected_N,
-        expected_N=expected_N,
+        expected=Inclusion.of(expected_N),
         due_unplaced=0,
     )
-
-
-def _blocked(frame: DrawFrame, plan: DrawPlan) -> np.ndarray:
-    """Rows of the frame that this draw may not touch; with repeats allowed there are none."""
-    return np.zeros(len(frame.frame_N), bool) if plan.allow_repeat else frame.frame_N & frame.blocked_N
 
 
 def _strata(frame: DrawFrame) -> np.ndarray:
@@ -259,12 +146,12 @@ def _checked_stock(classes: Classes, frame: DrawFrame) -> Stock:
 
 
 def _classes(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan, eligible_N: np.ndarray) -> Classes:
-    # A due row takes its place from the review share, whatever its state.
-    resting_N = eligible_N & ((frame.resting_code_N != int(RestingCode.NONE)) | frame.due_N)
     if plan.exact_uniform:
-        resting_N = np.zeros_like(eligible_N)
+        active_N, resting_N = eligible_N, np.zeros_like(eligible_N)
+    else:  # a due row takes its place from the review share, whatever its state
+        active_N, resting_N = active_and_resting(eligible_N, frame.resting_code_N, frame.due_N)
     return Classes(
-        active_N=eligible_N & ~resting_N,
+        active_N=active_N,
         resting_N=resting_N,
         due_N=resting_N & frame.due_N,
         waited_N=frame.waited_N,
@@ -274,30 +161,27 @@ def _classes(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan, eligible_N
     )
 
 
-def _chances(classes: Classes, stock: Stock, plan: DrawPlan, places: Places, review: int) -> Blended:
-    """Units of π_t, and π with the audit's fillers."""
+def _units(
+    classes: Classes, stock: Stock, plan: DrawPlan, places: Places, review: int, order: KeyedOrder
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """(N,) int64 units of π_t, and their sums over the blocks of the order where these came along."""
     total, audited = classes.counts.total, places.audit > 0
-    share = places.audit / (total - places.selected) if audited else 0.0
     if not (plan.exact_uniform or plan.top or plan.quotas) and 0 < places.selected < total:
         parts = shares(classes, selected=places.selected, review=review, floor=plan.floor, audited=audited)
         blended = blend(
             classes.utility_N,
             classes.credit_N,
             classes.active_N,
-            classes.eligible_N,
             stock,
             places=parts.for_active,
             floor=parts.floor,
             given=(parts.rows_R, parts.pi_R),
             n=places.selected,
-            share=share,
+            order=order,
         )
         if blended is not None:
             return blended
-    units_N = integer_sizes(_selected(classes, plan, places, review, audited=audited), places.selected)
-    inclusion_N = np.empty(len(units_N))
-    with_fillers(units_N, classes.eligible_N, float(UNIT), share, inclusion_N)
-    return Blended(units_N=units_N, inclusion_N=inclusion_N)
+    return integer_sizes(_selected(classes, plan, places, review, audited=audited), places.selected), None
 
 
 def _selected(classes: Classes, plan: DrawPlan, places: Places, review: int, *, audited: bool) -> np.ndarray:
@@ -362,7 +246,7 @@ def _draw_with_repeats(frame: DrawFrame, classes: Classes, plan: DrawPlan, place
         places=places,
         reason=_reason(frame, classes, plan, places, places.audit, review),
         selected_N=units_N / UNIT,
-        expected_N=np.where(classes.eligible_N, base + units_N / UNIT, 0.0),
+        expected=Inclusion.of(np.where(classes.eligible_N, base + units_N / UNIT, 0.0)),
         due_unplaced=0,
     )
 
@@ -387,7 +271,7 @@ def _draw_random_size(
         places=replace(places, total=num_tickets),
         reason=ShortReason.QUOTA if num_tickets < places.total else reason,
         selected_N=picked.selected_N,
-        expected_N=picked.inclusion_N,
+        expected=Inclusion.of(picked.inclusion_N),
         due_unplaced=int(np.count_nonzero(picked.inclusion_N[classes.due_N] < 1.0)),
         most=places.total,
     )
@@ -402,7 +286,7 @@ def _drawn(
     places: Places,
     reason: ShortReason | None,
     selected_N: np.ndarray,
-    expected_N: np.ndarray,
+    expected: Inclusion,
     due_unplaced: int,
     most: int | None = None,
     unit: float = 1.0,
@@ -411,31 +295,29 @@ def _drawn(
     shuffle = permutation(len(rows), plan.rng(Stream.TICKET_ORDER))
     rows_K = rows[shuffle].astype(np.int64)
     num_frame = int(np.count_nonzero(frame.frame_N))
-    blocked = int(np.count_nonzero(_blocked(frame, plan)))
-    expected_K = expected_N[rows_K]
+    eligible = int(np.count_nonzero(frame.eligible_N(allow_repeat=plan.allow_repeat)))
+    expected_K = expected.at(rows_K)
     ht_weight_K = places.total * (1.0 + frame.credit_N[rows_K]) / (num_frame * expected_K)
     if plan.exact_uniform or plan.weights == "none":
         weight_K = np.ones(len(rows_K))
     else:
         weight_K = np.minimum(ht_weight_K, plan.max_weight) if plan.weights == "clipped" else ht_weight_K
-    inclusion_N = expected_N if places.total <= num_frame - blocked else np.minimum(1.0, expected_N)
     return Drawn(
         rows_K=rows_K,
         audit_K=audit[shuffle],
-        inclusion_K=inclusion_N[rows_K],
+        inclusion_K=np.minimum(expected_K, 1.0),
         weight_K=weight_K,
         ht_weight_K=ht_weight_K,
         reason=reason,
         frame=num_frame,
-        eligible=num_frame - blocked,
-        blocked=blocked,
+        eligible=eligible,
+        blocked=num_frame - eligible,
         num_audit=places.audit,
         due_unplaced=due_unplaced,
         most=places.total if most is None else most,
-        inclusion_N=inclusion_N,
         selected_N=selected_N,
         unit=unit,
-        expected_N=expected_N,
+        expected=expected,
     )
 
 

@@ -17,7 +17,9 @@ from selector.claims import Claim, derive_claim
 from selector.config import BudgetConfig, RunConfig
 from selector.controlling import controlled_policy, numbers_in_force
 from selector.costing import expected_tokens, group_cost
-from selector.draw import DrawFrame, Drawn, DrawPlan, draw, draw_uniform
+from selector.draw import draw, draw_uniform
+from selector.draw_plan import DrawFrame, Drawn, DrawPlan
+from selector.eligibility import blocked_rows, resting_codes
 from selector.errors import BatchConflict, RevisitImpossible
 from selector.events import BatchDrawn
 from selector.facts import row_facts
@@ -30,7 +32,7 @@ from selector.policies.base import FactPolicy, Policy
 from selector.probe_draw import draw_probes
 from selector.reading import read_beliefs
 from selector.reports import check_branch
-from selector.revisits import due_now, revisit_draws, waited
+from selector.revisits import due_now, late_after, revisit_draws, waited
 from selector.rewarded import with_reward_utility, with_rewards, without_probes
 from selector.scans import pool_counts
 from selector.state import DrawnBatch, RunState
@@ -102,21 +104,30 @@ def due_revisits(state: RunState, period: int, lifecycle_N: np.ndarray | None = 
 
     lifecycle_N: their stages at that draw, by default those of now.
 
-    A prompt at rest is due at every turn, so it waits at most `period` draws; another one only if it was not drawn
-    since its last turn, so it waits less than twice as long. Draws for which it was blocked come on top.
+    A prompt at rest is due at every turn, one that was never drawn at its first, and any prompt once it was not drawn
+    for most of a period, so that none waits for more than `period` draws; those for which it was blocked come on top.
     """
-    if not period or state.config.policy.utility == "uniform":
-        return np.zeros(state.num_rows, bool)
-    position_N, overdue_N = state.revisit_position_N, state.rows["overdue_N"]
-    in_turn = state.revisit_row_P[state.train_draws % period :: period]
-    rows = np.union1d(in_turn, np.flatnonzero(overdue_N))  # often some dozens: only these can be due
-    stage_N = state.rows["lifecycle_N"] if lifecycle_N is None else lifecycle_N
-    forgotten = state.rows["last_draw_N"][rows] <= max(state.train_draws + 1 - period, 0)  # 0: never drawn
-    waiting = forgotten | (stage_N[rows] >= Lifecycle.MASTERED)
-    in_frame = state.pool.frame_N[rows] & ~state.quarantined_N[rows]
     due_N = np.zeros(state.num_rows, bool)
-    due_N[rows] = due_now(position_N[rows], overdue_N[rows], waiting & in_frame, state.train_draws, period)
+    if not period or state.config.policy.utility == "uniform":
+        return due_N
+    position_N, overdue_N, last_draw_N = state.revisit_position_N, state.rows["overdue_N"], state.rows["last_draw_N"]
+    in_turn = state.revisit_row_P[state.train_draws % period :: period]
+    rows = np.union1d(in_turn, np.flatnonzero(overdue_N))  # often some dozens: only these and the late can be due
+    latest = _latest(state, period)
+    if latest > 0:
+        rows = np.union1d(rows, np.flatnonzero((last_draw_N > 0) & (last_draw_N <= latest)))
+    stage_N = state.rows["lifecycle_N"] if lifecycle_N is None else lifecycle_N
+    last_draw = last_draw_N[rows]
+    waiting = (last_draw == 0) | (stage_N[rows] >= Lifecycle.MASTERED)
+    due = due_now(position_N[rows], overdue_N[rows], waiting, state.train_draws, period)
+    due |= (last_draw > 0) & (last_draw <= latest)
+    due_N[rows] = due & state.pool.frame_N[rows] & ~state.quarantined_N[rows]
     return due_N
+
+
+def _latest(state: RunState, period: int) -> int:
+    """The largest `last_draw_N` with which a prompt is due by age."""
+    return state.train_draws + 1 - late_after(period)
 
 
 def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDrawn:
@@ -138,9 +149,9 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     due_N = due_revisits(state, period, lifecycle_N)
     frame = DrawFrame(
         frame_N=frame_N,
-        blocked_N=frame_N & (state.in_flight_N > 0),
+        blocked_N=blocked_rows(frame_N, state.in_flight_N),
         credit_N=state.rows["credit_N"] if is_train else np.zeros(state.num_rows, np.int32),
-        resting_code_N=_resting_codes(lifecycle_N),
+        resting_code_N=resting_codes(lifecycle_N),
         due_N=due_N,
         waited_N=_waited(state, due_N, period),
         stratum_N=_strata(state) if config.policy.quotas else None,
@@ -251,27 +262,25 @@ def _record(
 ) -> BatchDrawn:
     config, rows = state.config, drawn.rows_K
     is_train = request.purpose is Purpose.TRAIN
-    degenerate_N = 1.0 - informative_N
-    blocked_N = np.zeros(state.num_rows, bool) if request.allow_repeat else frame.blocked_N
-    eligible_N = frame.frame_N & ~blocked_N
-    predictions = {"pass": beliefs.mean_N, "degenerate": degenerate_N}
-    base, ranges = dict.fromkeys(predictions, 0.0), dict[str, list[float]]()
-    for name, predicted_N in predictions.items():
-        if is_train and len(rows):
-            found = observation_ranges(
-                inclusion_N=drawn.expected_N,
-                credit_N=frame.credit_N,
-                predicted_N=predicted_N,
-                eligible_N=eligible_N,
-                num_tickets=drawn.most,
-                num_audit=drawn.num_audit,
-                frame=drawn.frame,
-            )
-            base[name] = found.base
-            ranges |= {name: list(found.reweighted), f"{name}_uniform": list(found.uniform)}
+    base, ranges = {"pass": 0.0, "degenerate": 0.0}, dict[str, list[float]]()
+    if is_train and len(rows):
+        found = observation_ranges(
+            inclusion=drawn.expected,
+            credit_N=frame.credit_N,
+            pass_rate_N=beliefs.mean_N,
+            informative_N=informative_N,
+            eligible_N=frame.eligible_N(allow_repeat=request.allow_repeat),
+            num_tickets=drawn.most,
+            num_audit=drawn.num_audit,
+            frame=drawn.frame,
+        )
+        for name, of_one in zip(base, found, strict=True):
+            base[name] = of_one.base
+            ranges |= {name: list(of_one.reweighted), f"{name}_uniform": list(of_one.uniform)}
     carried = np.flatnonzero(frame.credit_N)
     carried = carried[frame.frame_N[carried]]
-    owing = np.flatnonzero(blocked_N) if len(rows) else carried
+    blocked = np.zeros(0, np.int64) if request.allow_repeat else np.flatnonzero(frame.blocked_N)
+    owing = blocked if len(rows) else carried
     category_C = np.zeros(len(state.pool.categories) + 1, np.int64)
     difficulty_D = np.zeros(NUM_DIFFICULTY_BINS, np.int64)
     pool_counts(state.pool.category_N, beliefs.mean_N, frame.frame_N, category_C, difficulty_D)
@@ -307,9 +316,9 @@ def _record(
         base_pass=base["pass"],
         base_degenerate=base["degenerate"],
         ranges=ranges,
-        carried_credit=_credit(carried, frame.credit_N[carried], beliefs.mean_N, degenerate_N, drawn.frame),
+        carried_credit=_credit(carried, frame.credit_N[carried], beliefs.mean_N, informative_N, drawn.frame),
         open_credit=_credit(
-            owing, frame.credit_N[owing] + (1 if len(rows) else 0), beliefs.mean_N, degenerate_N, drawn.frame
+            owing, frame.credit_N[owing] + (1 if len(rows) else 0), beliefs.mean_N, informative_N, drawn.frame
         ),
         pool_category={str(code - 1): int(count) for code, count in enumerate(category_C) if count},
         pool_difficulty=difficulty_D.tolist(),
@@ -340,19 +349,13 @@ def _period(state: RunState, request: DrawRequest, num_frame: int) -> int:
     return config.revisit_draws or smallest
 
 
-def _resting_codes(lifecycle_N: np.ndarray) -> np.ndarray:
-    """0 for prompts that take part, 1 for mastered, 2 for deferred."""
-    active = np.uint8(Lifecycle.ACTIVE)
-    code_N: np.ndarray = np.maximum(lifecycle_N, active) - active
-    return code_N
-
-
 def _waited(state: RunState, due_N: np.ndarray, period: int) -> np.ndarray:
-    """(N,) draws since the turn of each row that is due."""
-    waited_N = np.zeros(state.num_rows, np.int32)
-    rows = np.flatnonzero(due_N)
+    """(N,) draws since each prompt that is due became so, by age or by its turn; of other rows it says nothing."""
+    waited_N, rows = np.empty(state.num_rows, np.int32), np.flatnonzero(due_N)
     if len(rows):
-        waited_N[rows] = waited(state.revisit_position_N[rows], state.train_draws, period)
+        last_draw, latest = state.rows["last_draw_N"][rows], _latest(state, period)
+        in_turn = waited(state.revisit_position_N[rows], state.train_draws, period)
+        waited_N[rows] = np.where((last_draw > 0) & (last_draw <= latest), latest - last_draw, in_turn)
     return waited_N
 
 
@@ -363,21 +366,22 @@ def _strata(state: RunState) -> np.ndarray:
 
 
 def _credit(
-    held: np.ndarray, credit: np.ndarray, pass_rate_N: np.ndarray, degenerate_N: np.ndarray, num_frame: int
+    held: np.ndarray, credit: np.ndarray, pass_rate_N: np.ndarray, informative_N: np.ndarray, num_frame: int
 ) -> list[float]:
     """What blocked prompts are owed, per prompt of the frame: draws, and the part of each quantity predicted for
     them. held: their rows, credit: the draws that each is owed.
     """
     owed = credit.astype(np.float64)
-    sums = (owed.sum(), owed @ pass_rate_N[held], owed @ degenerate_N[held])
+    sums = (owed.sum(), owed @ pass_rate_N[held], owed @ (1.0 - informative_N[held]))
     return [float(value) / max(num_frame, 1) for value in sums]
 
 
 def _digest(state: RunState, request: DrawRequest, drawn: Drawn, weight_K: np.ndarray | None) -> str:
     """SHA-256 over what was drawn; the same for equal draws of a run, on whatever branch."""
     digest = hashlib.sha256(f"{state.run}|{request.key}|{request.group_size}|{state.config_hash}".encode())
-    marks = zip((state.pool.keys[row] for row in drawn.rows_K.tolist()), drawn.audit_K.tolist(), strict=True)
-    digest.update("".join(f"|{len(key)}:{key}:{audit:d}" for key, audit in marks).encode())
+    keys, marks = state.pool.keys, np.where(drawn.audit_K, "1", "0").tolist()
+    of_tickets = zip([keys[row] for row in drawn.rows_K.tolist()], marks, strict=True)
+    digest.update("".join([f"|{len(key)}:{key}:{mark}" for key, mark in of_tickets]).encode())
     digest.update(np.ascontiguousarray(drawn.inclusion_K, np.float64).tobytes())
     if weight_K is not None:
         digest.update(np.ascontiguousarray(weight_K, np.float64).tobytes())

@@ -15,6 +15,7 @@ from selector.config import RunConfig
 from selector.controlling import count_groups, fold_numbers
 from selector.costing import rollout_costs
 from selector.drawing import due_revisits
+from selector.eligibility import renew_credit
 from selector.events import (
     BatchDrawn,
     CheckpointMade,
@@ -290,19 +291,16 @@ def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
     fold_numbers(state, event.controlled, refill=event.refill)
     if not event.refill:
         count_draw(state)
-    frame_N = state.frame_N
     say_unread(state)
     if state.config.policy.lifecycle is not None:
         state.rows["lifecycle_N"][event.woken] = Lifecycle.ACTIVE
         state.rows["reviews_N"][event.woken] = 0
         _say_when_all_rest(state)
     if len(event.row_K):  # a draw that handed out nothing estimates nothing, and owes nothing
-        blocked_N = frame_N & (state.in_flight_N > 0) & (not event.allow_repeat)
-        credit_N = state.rows["credit_N"]
-        blocked = np.flatnonzero(blocked_N)
-        owed = credit_N[blocked] + 1
-        credit_N[:] = 0
-        credit_N[blocked] = owed
+        if event.allow_repeat:  # nobody is blocked
+            state.rows["credit_N"][:] = 0
+        else:
+            renew_credit(state.frame_N, state.in_flight_N, state.rows["credit_N"])
     state.revisit_draws = event.revisit_draws or 0
     due_N = due_revisits(state, state.revisit_draws)
     state.rows["overdue_N"] = next_overdue(due_N, event.row_K)

@@ -11,18 +11,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from selector.scans import DEPTH, LANES, group_maxima, values_above
+from selector.designs import UNIT
+from selector.extremes import DEPTH, LANES, NUM_QUANTITIES, PER_PREDICTION, group_maxima, values_above
+from selector.inclusion import Inclusion
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.integer]
 Bools = NDArray[np.bool_]
 Interval = tuple[float, float]
+Columns = tuple[Floats, Integers, float, float, Integers, Floats, Floats, Bools]
+"""What the loops of `extremes` go through: four values of the inclusion, credit, the two predictions, eligible."""
 
 # Difficulty bins: equal parts of the predicted pass rate at the draw, [0, 0.1), …, [0.9, 1].
 NUM_DIFFICULTY_BINS = 10
 
-NUM_QUANTITIES = 4  # of `scans.values_above`: two plain ones, and
-OVER_INCLUSION = 2  # from here on the same over the inclusion
+OVER_INCLUSION = 2  # from a quantity of `extremes` to the same over the inclusion
+BESIDE = 16  # values of which the largest stands for all, where single ones are looked for among many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -93,39 +97,45 @@ class ObservationRanges:
 
 
 def observation_ranges(
-    inclusion_N: Floats,
+    inclusion: Inclusion,
     credit_N: Integers,
-    predicted_N: Floats,
+    pass_rate_N: Floats,
+    informative_N: Floats,
     eligible_N: Bools,
     num_tickets: int,
     num_audit: int,
     frame: int,
-) -> ObservationRanges:
-    """Base and worst-case observations of one quantity in [0, 1], over all samples that the design can draw. O(N).
+) -> tuple[ObservationRanges, ObservationRanges]:
+    """Base and worst-case observations over all samples that the design can draw, for m̂ the predicted pass rate and for
+    m̂ the predicted chance of a degenerate group. O(N).
 
-    inclusion_N: (N,) π, or expected tickets where a row may have several. credit_N: (N,) c. predicted_N: (N,) m̂ in
-    [0, 1]. eligible_N: (N,) bool; an eligible row with π = 0 cannot be drawn and adds to the base only. num_tickets:
-    the largest K the design can return. frame: rows of the frame. A row gets ⌊π⌋ or ⌈π⌉ tickets. With u =
-    (1+c)(1−m̂)/π the re-weighted observation is at most base/N plus 1/N times the u of all certain tickets and of the
-    K − Σ⌊π⌋ largest others; at least the same with −(1+c)·m̂/π. The uniform one is bounded likewise with m for K and
-    m/N_e for π. Raises ValueError if shapes differ, a count is negative, the frame is smaller than what is eligible,
-    or a prediction leaves [0, 1].
+    inclusion: π, or expected tickets where a row may have several. credit_N: (N,) c. pass_rate_N,
+    informative_N: (N,) in [0, 1]; the second prediction is 1 less P(informative). eligible_N: (N,) bool; an eligible
+    row with π = 0 cannot be drawn and adds to the base only. num_tickets: the largest K the design can return. frame:
+    rows of the frame. A row gets ⌊π⌋ or ⌈π⌉ tickets. With u = (1+c)(1−m̂)/π the re-weighted observation is at most
+    base/N plus 1/N times the u of all certain tickets and of the K − Σ⌊π⌋ largest others; at least the same with
+    −(1+c)·m̂/π. The uniform one is bounded likewise with m for K and m/N_e for π. Raises ValueError if shapes differ, a
+    count is negative, the frame is smaller than what is eligible, or a prediction leaves [0, 1].
     """
-    if not inclusion_N.shape == credit_N.shape == predicted_N.shape == eligible_N.shape:
-        raise ValueError("inclusion_N, credit_N, predicted_N and eligible_N must have one shape")
+    by_row = (credit_N, pass_rate_N, informative_N, eligible_N)
+    if {column.shape for column in by_row} != {(len(inclusion),)}:
+        raise ValueError("the inclusion, credit_N, pass_rate_N, informative_N and eligible_N must have one shape")
+    columns = (inclusion.written_N, inclusion.units_N, 1.0 / UNIT, inclusion.share, *by_row)
     num_eligible = int(np.count_nonzero(eligible_N))
     if num_tickets < 0 or num_audit < 0 or frame < num_eligible:
         raise ValueError(
             f"num_tickets and num_audit must be >= 0 and frame at least the {num_eligible} eligible rows, "
             f"got {num_tickets}, {num_audit} and {frame}"
         )
-    columns = (inclusion_N, credit_N, predicted_N, eligible_N)
-    top_QG = np.empty((NUM_QUANTITIES, -(-len(predicted_N) // (LANES * DEPTH)) * LANES))
-    base, mass, least, most, num_sure = group_maxima(*columns, top_QG)
-    if num_eligible and not (least >= 0 and most <= 1 and np.isfinite(base)):
+    top_QG = np.empty((NUM_QUANTITIES, -(-len(inclusion) // (LANES * DEPTH)) * LANES))
+    sure = np.empty(min(num_tickets, num_eligible), np.int64)
+    *bases, mass, num_bad, num_sure = group_maxima(*columns, top_QG, sure)
+    if num_bad or not np.isfinite(sum(bases)):
         raise ValueError("predictions must be in [0, 1]; clip them before the draw is stored")
-    sure = np.flatnonzero(eligible_N & (inclusion_N >= 1.0)) if num_sure else np.zeros(0, np.int64)
-    expected = inclusion_N[sure]
+    if num_sure > len(sure):
+        raise ValueError(f"{num_sure} rows are drawn for certain, and no more than {len(sure)} tickets can be")
+    sure = sure[:num_sure]
+    expected = inclusion.at(sure)
     per_place = (1.0 + credit_N[sure]) / expected
     certain = np.floor(expected) * per_place
     places = num_tickets - int(np.floor(expected).sum())
@@ -140,17 +150,21 @@ def observation_ranges(
         uniform = rounds * whole + _largest_sum(columns, quantity, top_QG, rest)
         return reweighted, uniform * num_eligible / num_audit
 
-    fall = furthest(0, base, certain * predicted_N[sure])
-    rise = furthest(1, mass - base, certain * (1.0 - predicted_N[sure]))
-    return ObservationRanges(
-        base=base,
-        reweighted=((base - fall[0]) / num_rows, (base + rise[0]) / num_rows),
-        uniform=((base - fall[1]) / num_rows, (base + rise[1]) / num_rows),
-    )
+    def ranges(first: int, base: float, predicted_S: Floats) -> ObservationRanges:
+        fall = furthest(first, base, certain * predicted_S)
+        rise = furthest(first + 1, mass - base, certain * (1.0 - predicted_S))
+        return ObservationRanges(
+            base=base,
+            reweighted=((base - fall[0]) / num_rows, (base + rise[0]) / num_rows),
+            uniform=((base - fall[1]) / num_rows, (base + rise[1]) / num_rows),
+        )
+
+    passes = ranges(0, bases[0], pass_rate_N[sure])
+    return passes, ranges(PER_PREDICTION, bases[1], 1.0 - informative_N[sure])
 
 
-def _largest_sum(columns: tuple[Floats, Integers, Floats, Bools], quantity: int, top_QG: Floats, count: int) -> float:
-    """Sum of the `count` largest values of a quantity of `scans.values_above`, or of all where those are fewer.
+def _largest_sum(columns: Columns, quantity: int, top_QG: Floats, count: int) -> float:
+    """Sum of the `count` largest values of a quantity of `extremes`, or of all where those are fewer.
 
     The count-th largest of the groups' maxima is no larger than the count-th largest value: only groups with a larger
     maximum, fewer than `count`, need to be looked into, and equal values fill up what they leave.
@@ -158,10 +172,19 @@ def _largest_sum(columns: tuple[Floats, Integers, Floats, Bools], quantity: int,
     if count <= 0:
         return 0.0
     top_G = top_QG[quantity]
-    threshold = float(np.partition(top_G, top_G.size - count)[top_G.size - count]) if count < top_G.size else -1.0
+    threshold = _kth_largest(top_G, count) if count < top_G.size else -1.0
     group_J = np.flatnonzero(top_G > threshold)
-    value_I = np.empty(min(group_J.size * DEPTH, len(columns[0])))
+    value_I = np.empty(min(group_J.size * DEPTH, len(columns[-1])))
     value_I = value_I[: values_above(*columns, quantity, group_J, threshold, value_I)]
     if value_I.size > count:
         value_I = np.partition(value_I, value_I.size - count)[value_I.size - count :]
     return float(value_I.sum()) + max(threshold, 0.0) * (count - value_I.size)
+
+
+def _kth_largest(value_G: Floats, k: int) -> float:
+    """The k-th largest of more than k values. That of sets of BESIDE values, by their largest, is no larger than it."""
+    size = value_G.size
+    if size % BESIDE == 0 and k <= size // BESIDE:
+        top = value_G.reshape(BESIDE, -1).max(axis=0)
+        value_G = value_G[value_G >= np.partition(top, top.size - k)[top.size - k]]
+    return float(np.partition(value_G, value_G.size - k)[value_G.size - k])

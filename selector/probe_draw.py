@@ -13,7 +13,8 @@ import numpy as np
 
 from predictors.base import Beliefs
 from selector.costing import expected_tokens
-from selector.draw import DrawFrame, Drawn, DrawPlan, RestingCode, ShortReason
+from selector.draw_plan import DrawFrame, Drawn, DrawPlan, RestingCode, ShortReason
+from selector.inclusion import Inclusion
 from selector.probing import FIRST_WAVE, displaced, plan_probes, settle_rule
 from selector.randomness import Stream
 from selector.state import RunState
@@ -75,10 +76,9 @@ def draw_probes(
         num_audit=0,
         due_unplaced=0,
         most=num,
-        inclusion_N=inclusion_N,
         selected_N=inclusion_N,
         unit=1.0,
-        expected_N=inclusion_N,
+        expected=Inclusion.of(inclusion_N),
     )
     return drawn, None if rule is None else asdict(replace(rule, price=found.price))
 

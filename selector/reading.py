@@ -12,7 +12,7 @@ from predictors.base import Beliefs
 from predictors.value import beta_parameters
 from selector.config import Reads
 from selector.designs import permutation
-from selector.draw import DrawFrame, DrawPlan
+from selector.draw_plan import DrawFrame, DrawPlan
 from selector.randomness import Stream
 
 EDGE = 1e-12  # a drawn pass rate stays this far from 0 and 1, as beliefs do

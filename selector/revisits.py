@@ -1,4 +1,4 @@
-"""When prompts are looked at again for sure: a keyed position each, due in turn, carried over until drawn.
+"""When prompts are looked at again for sure: a keyed position each, due in turn or by age, carried over until drawn.
 
 Called by the engine around each train draw. Knows positions and masks; nothing of estimates or of why a prompt waits.
 The carried state is two arrays over the pool, the caller's: `position_N` and `overdue_N`.
@@ -6,6 +6,12 @@ The carried state is two arrays over the pool, the caller's: `position_N` and `o
     position_N = assign_positions(position_N, frame_N, seed)              # whenever the frame gains prompts
     due_N      = due_now(position_N, overdue_N, waiting_N, index, period) # before a draw
     overdue_N  = next_overdue(due_N, rows_K)                              # after it
+
+A row that waits for its turn is due at it: one at rest at every turn, so at every R-th index, and one that was never
+drawn. Any other is due by age, `late_after(R)` draws after its last one. A turn comes to at most ⌈N/R⌉ rows at one
+index, as many as there are places for reviews. By age a whole batch can be due at once, if none of it was drawn since:
+each has a place of the selected part for sure while there are any, who is due for longest comes first, and an eighth of
+R is left for those that do not fit.
 
 The promise "a gap of at most R draws plus those it was blocked for" needs three things of the caller: `index` rises
 by one from train draw to train draw (an ordinal; a trainer's own numbers may have gaps), positions never change, and
@@ -18,6 +24,9 @@ from selector.designs import permutation
 from selector.randomness import Stream, stream
 
 NO_POSITION = -1
+
+SPARE_SHARE = 8
+"""Of R draws one in so many is kept for rows that are due by age and find no place at once."""
 
 
 def revisit_draws(num_frame: int, review_share: float, size: int, m: int) -> int:
@@ -66,13 +75,18 @@ def due(position_N: np.ndarray, index: int, period: int) -> np.ndarray:
     return due_N
 
 
+def late_after(period: int) -> int:
+    """Draws after its last one by which a row is due whatever its turn, R − ⌊R/8⌋."""
+    return period - period // SPARE_SHARE
+
+
 def due_now(
     position_N: np.ndarray, overdue_N: np.ndarray, waiting_N: np.ndarray, index: int, period: int
 ) -> np.ndarray:
     """(N,) bool: rows whose turn it is or that missed an earlier one, blocked ones among them. N is any rows.
 
-    waiting_N: (N,) bool, the rows that have turns at present, such as those at rest; the others are not due, and a
-    turn that they missed is forgotten.
+    waiting_N: (N,) bool, the rows that have turns at present, those at rest and those never drawn; the others are not
+    due in turn, and one that they missed is forgotten.
     """
     due_N: np.ndarray = waiting_N & (overdue_N | due(position_N, index, period))
     return due_N

@@ -1,8 +1,7 @@
-"""The loops over a whole pool that a draw makes, compiled: sums, sizes, units of chance, largest values.
+"""The loops over a whole pool that a draw makes, compiled: sums, sizes, units of chance, counts.
 
-Called by `designs`, `targets`, `draw`, `observations` and `drawing`, which say what the numbers mean and
-check them. Knows arrays only. Sums are taken in LANES interleaved parts, in an order that the number of rows alone
-decides. Axes: N rows of the pool.
+Called by `designs`, `targets`, `draw` and `drawing`, which say what the numbers mean and check them. Knows arrays only.
+Sums are taken in LANES interleaved parts, in an order that the number of rows alone decides. Axes: N rows of the pool.
 """
 
 import numpy as np
@@ -15,18 +14,11 @@ LANES = 256
 STRIDE = LANES + 16
 """From one set of lanes to the next, in one array so that the compiler sees that they lie apart."""
 
-DEPTH = 32
-"""Rows of one lane that make up a group of `group_maxima`, LANES apart."""
-
 BINS = 4096
 """Equal parts of [0, 1) by which remainders are counted."""
 
 BLOCK = 128
 """Rows that are counted together when single rows are looked for."""
-
-# Sets of lanes of `group_maxima`: four values, their largest so far, two sums, and one each of the others.
-_VALUE, _TOP, _SUM, _MASS, _LEAST, _MOST = 0, 4 * STRIDE, 8 * STRIDE, 10 * STRIDE, 11 * STRIDE, 12 * STRIDE
-_SURE = 13 * STRIDE
 
 
 @compiled
@@ -180,18 +172,31 @@ def with_fillers(
         inclusion_N[row] = chance + (1.0 - chance) * share if eligible_N[row] else chance
 
 
-@compiled
 def rows_of_rank(mask_N: np.ndarray, rank_J: np.ndarray, row_J: np.ndarray) -> None:
     """Row of the rank-th true entry, for ranks in rising order, written to `row_J`."""
-    size = len(mask_N)
+    mask_N = np.ascontiguousarray(mask_N)
+    words = mask_N[: len(mask_N) // BLOCK * BLOCK].view(np.uint64)
+    _rows_of_rank(mask_N, words, rank_J, row_J)
+
+
+@compiled
+def _rows_of_rank(mask_N: np.ndarray, words: np.ndarray, rank_J: np.ndarray, row_J: np.ndarray) -> None:
+    """words: the whole blocks of the mask, eight rows in a number, so that adding BLOCK / 8 of them counts rows."""
+    size, per_block = len(mask_N), BLOCK // 8
     seen = found = 0
     for base in range(0, size, BLOCK):
         if found == len(rank_J):
             return
         stop = min(base + BLOCK, size)
         many = 0
-        for row in range(base, stop):
-            many += 1 if mask_N[row] else 0
+        if stop - base == BLOCK:
+            total = np.uint64(0)  # a count of at most BLOCK / 8 in each byte
+            for word in range(base // 8, base // 8 + per_block):
+                total += words[word]
+            many = int((total * np.uint64(0x0101010101010101)) >> np.uint64(56))
+        else:
+            for row in range(base, stop):
+                many += 1 if mask_N[row] else 0
         if rank_J[found] < seen + many:
             passed = seen
             for row in range(base, stop):
@@ -201,101 +206,6 @@ def rows_of_rank(mask_N: np.ndarray, rank_J: np.ndarray, row_J: np.ndarray) -> N
                         found += 1
                     passed += 1
         seen += many
-
-
-@compiled
-def group_maxima(
-    inclusion_N: np.ndarray, credit_N: np.ndarray, predicted_N: np.ndarray, eligible_N: np.ndarray, top_QG: np.ndarray
-) -> tuple[float, float, float, float, float]:
-    """The largest of each of the four quantities of `values_above` in each group of up to DEPTH rows, −1 without one.
-
-    A group is every LANES-th of LANES · DEPTH rows. Returns, over eligible rows, Σ (1+c) · predicted, Σ (1+c), the
-    least and the largest prediction, and how many have an inclusion of 1 or more.
-    """
-    size = len(inclusion_N)
-    work = np.zeros(14 * STRIDE)
-    for lane in range(LANES):
-        work[_LEAST + lane], work[_MOST + lane] = np.inf, -np.inf
-    for group in range(0, top_QG.shape[1], LANES):
-        start = group * DEPTH
-        for lane in range(LANES):
-            work[_TOP + lane] = work[_TOP + STRIDE + lane] = -1.0
-            work[_TOP + 2 * STRIDE + lane] = work[_TOP + 3 * STRIDE + lane] = -1.0
-        for base in range(start, min(start + LANES * DEPTH, size), LANES):
-            width = min(LANES, size - base)
-            credit_L, eligible_L, inclusion_L = (
-                credit_N[base : base + width],
-                eligible_N[base : base + width],
-                inclusion_N[base : base + width],
-            )
-            predicted_L = predicted_N[base : base + width]
-            for lane in range(width):
-                work[_MASS + lane] = (1.0 + credit_L[lane]) * np.float64(eligible_L[lane])
-            for lane in range(width):
-                mass, predicted, expected = work[_MASS + lane], predicted_L[lane], inclusion_L[lane]
-                fall = mass * predicted
-                rise = mass - fall
-                weight = 1.0 / expected if expected != np.floor(expected) else 0.0
-                work[_VALUE + lane] = fall
-                work[_VALUE + STRIDE + lane] = rise
-                work[_VALUE + 2 * STRIDE + lane] = fall * weight
-                work[_VALUE + 3 * STRIDE + lane] = rise * weight
-                work[_SURE + lane] += 1.0 if (mass > 0.0) & (expected >= 1.0) else 0.0
-                low = predicted if mass > 0.0 else np.inf
-                high = predicted if mass > 0.0 else -np.inf
-                work[_LEAST + lane] = low if low < work[_LEAST + lane] else work[_LEAST + lane]
-                work[_MOST + lane] = high if high > work[_MOST + lane] else work[_MOST + lane]
-            for lane in range(width):
-                work[_SUM + lane] += work[_VALUE + lane]
-                work[_SUM + STRIDE + lane] += work[_MASS + lane]
-            for q in range(4):
-                value_L, top_L = work[_VALUE + q * STRIDE :], work[_TOP + q * STRIDE :]
-                for lane in range(width):
-                    top_L[lane] = value_L[lane] if value_L[lane] > top_L[lane] else top_L[lane]
-        for q in range(4):
-            for lane in range(LANES):
-                top_QG[q, group + lane] = work[_TOP + q * STRIDE + lane]
-    return (
-        work[_SUM : _SUM + LANES].sum(),
-        work[_SUM + STRIDE : _SUM + STRIDE + LANES].sum(),
-        work[_LEAST : _LEAST + LANES].min(),
-        work[_MOST : _MOST + LANES].max(),
-        work[_SURE : _SURE + LANES].sum(),
-    )
-
-
-@compiled
-def values_above(
-    inclusion_N: np.ndarray,
-    credit_N: np.ndarray,
-    predicted_N: np.ndarray,
-    eligible_N: np.ndarray,
-    quantity: int,
-    group_J: np.ndarray,
-    threshold: float,
-    value_I: np.ndarray,
-) -> int:
-    """Values of one quantity above the threshold in these groups, written to `value_I`; returns how many.
-
-    Quantities, with m the prediction: (1+c)m, (1+c)(1−m), and these two over the inclusion. Over a whole inclusion they
-    are 0: such a row has no chance of one ticket more.
-    """
-    size = len(inclusion_N)
-    found = 0
-    for j in range(len(group_J)):
-        group = group_J[j]
-        start = group // LANES * LANES * DEPTH + group % LANES
-        for row in range(start, min(start + LANES * DEPTH, size), LANES):
-            if eligible_N[row]:
-                mass = 1.0 + credit_N[row]
-                fall = mass * predicted_N[row]
-                value = fall if quantity % 2 == 0 else mass - fall
-                if quantity >= 2:
-                    value *= 1.0 / inclusion_N[row] if inclusion_N[row] != np.floor(inclusion_N[row]) else 0.0
-                if value > threshold:
-                    value_I[found] = value
-                    found += 1
-    return found
 
 
 @compiled

@@ -140,7 +140,11 @@ class RunState:
 
     @property
     def frame_N(self) -> np.ndarray:
-        """(N,) bool: prompts of the train split neither absent nor quarantined, by a person or by this run."""
+        """(N,) bool: prompts of the train split neither absent nor quarantined, by a person or by this run. For reading
+        only: it may be the pool's own array.
+        """
+        if not self.quarantined_N.any():
+            return self.pool.frame_N
         frame_N: np.ndarray = self.pool.frame_N & ~self.quarantined_N
         return frame_N
 

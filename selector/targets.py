@@ -92,11 +92,16 @@ class Classes:
         return gain_N
 
     @cached_property
+    def due(self) -> np.ndarray:
+        """(D,) int64: the due rows, in order."""
+        return np.flatnonzero(self.due_N)
+
+    @cached_property
     def counts(self) -> Counts:
         return Counts(
             active=int(np.count_nonzero(self.active_N)),
             resting=int(np.count_nonzero(self.resting_N)),
-            due=int(np.count_nonzero(self.due_N)),
+            due=len(self.due),
         )
 
     def take(self, rows: np.ndarray) -> "Classes":
@@ -177,7 +182,7 @@ def _floor_within(floor: float, need: float, places: float) -> float:
 
 def first_due(classes: Classes, places: int) -> np.ndarray:
     """The due rows that get a place for sure: the longest waiting, ties to the lower row."""
-    due = np.flatnonzero(classes.due_N)
+    due = classes.due
     if len(due) > places and classes.waited_N is not None:
         due = due[np.argsort(-classes.waited_N[due], kind="stable")]
     return due[: max(places, 0)]

@@ -12,7 +12,8 @@ import numpy as np
 from predictors.base import Beliefs
 from predictors.value import informative_probability
 from selector.config import RunConfig
-from selector.draw import DrawFrame, DrawPlan, draw
+from selector.draw import draw
+from selector.draw_plan import DrawFrame, DrawPlan
 from selector.events import BatchDrawn
 from selector.policies import build_policy
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from selector.audit import audit
 from selector.audit_values import Audit, Estimate
+from selector.inclusion import Inclusion
 from selector.observations import DrawRecord, Floats, observation_ranges
 
 WIDE = (-10.0, 10.0)
@@ -105,8 +106,8 @@ class Simulation:
         inclusion[rows] = pi
         outcome = self.rng.binomial(self.group_size, p[picked]) / self.group_size
         num_all = (self.num_tickets, self.num_audit, num_rows)
-        for_pass = observation_ranges(inclusion, self.credit, predicted, eligible, *num_all)
-        for_degenerate = observation_ranges(inclusion, self.credit, degenerate, eligible, *num_all)
+        columns = (Inclusion.of(inclusion), self.credit, predicted, 1.0 - degenerate, eligible)
+        for_pass, for_degenerate = observation_ranges(*columns, *num_all)
         self.records.append(
             record(
                 index=draw,

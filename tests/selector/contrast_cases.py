@@ -12,6 +12,7 @@ import numpy as np
 
 from selector.audit_columns import Quantity, Tickets
 from selector.contrasts import Contrast, Part, contrasts
+from selector.inclusion import Inclusion
 from selector.observations import Bools, Floats, observation_ranges
 
 NUM_PROMPTS, NUM_TICKETS, NUM_AUDIT, GROUP_SIZE = 768, 128, 32, 8
@@ -92,9 +93,8 @@ def simulate(num_runs: int, num_draws: int, fault: Fault, *, seed: int = 1) -> l
         predicted_TRK[t] = believed_TN[t][row_RK]
         weight_TRK[t] = NUM_TICKETS / (NUM_PROMPTS * inclusion_N[row_RK])
         x_TRK[t] = rng.binomial(GROUP_SIZE, true_TN[t][row_RK]) / GROUP_SIZE
-        ranges = observation_ranges(
-            inclusion_N, no_credit_N, believed_TN[t], every_N, NUM_TICKETS, NUM_AUDIT, NUM_PROMPTS
-        )
+        columns = (Inclusion.of(inclusion_N), no_credit_N, believed_TN[t], believed_TN[t], every_N)
+        ranges, _ = observation_ranges(*columns, NUM_TICKETS, NUM_AUDIT, NUM_PROMPTS)
         base_T[t], reweighted_T2[t], uniform_T2[t] = ranges.base, ranges.reweighted, ranges.uniform
     if fault.lost:
         gone_TRK = ~audit_TRK & (x_TRK < 0.5) & (rng.random(shape) < fault.lost)

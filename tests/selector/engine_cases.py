@@ -13,7 +13,8 @@ import numpy as np
 from predictors.beta import probability_below
 from selector.config import PolicyConfig, RunConfig
 from selector.controlling import controlled_policy, numbers_in_force
-from selector.draw import DrawFrame, Drawn, DrawPlan, draw
+from selector.draw import draw
+from selector.draw_plan import DrawFrame, Drawn, DrawPlan
 from selector.drawing import DrawRequest, due_revisits
 from selector.engine import RunEngine, StepRequest
 from selector.events import Event, PoolRevised, event_from_json
@@ -25,7 +26,6 @@ from selector.pool import PoolState
 from selector.reading import read_beliefs
 from selector.replay import MemoryArchive, replay
 from selector.reports import Decision, GroupIn, Report, RolloutIn
-from selector.revisits import waited
 from selector.signals import PushedNumbers, SignalsDecision
 from selector.snapshot import restore_snapshot, snapshot
 from selector.state import DrawnBatch, RunState
@@ -307,6 +307,13 @@ def what_was_drawn(batch: DrawnBatch) -> dict[str, Any]:
     }
 
 
+def due_since(state: RunState, period: int) -> np.ndarray:
+    """(N,) draws since each row became due: its last turn, or, longer than that ago, the draw that it is late by."""
+    late = state.train_draws - (period - period // 8) - (state.rows["last_draw_N"] - 1)
+    by_turn = (state.train_draws - state.revisit_position_N) % period
+    return np.where((state.rows["last_draw_N"] > 0) & (late >= 0), late, by_turn)
+
+
 def redraw(state: RunState, request: DrawRequest, period: int | None) -> Drawn:
     """The draw of a train batch made anew from the state before it, as an auditor would; gives π of every row.
 
@@ -328,7 +335,7 @@ def redraw(state: RunState, request: DrawRequest, period: int | None) -> Drawn:
         credit_N=state.rows["credit_N"],
         resting_code_N=np.select([lifecycle_N == Lifecycle.MASTERED, lifecycle_N == Lifecycle.DEFERRED], [1, 2], 0),
         due_N=due_revisits(state, period, lifecycle_N),
-        waited_N=waited(state.revisit_position_N, state.train_draws, period) if period else None,
+        waited_N=due_since(state, period) if period else None,
     )
     in_force = controlled_policy(config.policy, numbers_in_force(state, refill=request.refill))
     policy = build_policy(in_force, weights=config.weights, advantage=config.advantage)

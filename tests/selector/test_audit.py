@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from selector.inclusion import Inclusion
 from selector.observations import observation_ranges
 from tests.selector.audit_cases import BETWEEN, Simulation, audited, interval, many, record, value
 
@@ -87,7 +88,7 @@ def test_the_mean_over_every_sample_of_a_design_is_the_pools_mean_for_any_predic
     pi = np.bincount(np.concatenate([rows for rows, _ in draws]), minlength=4) / len(draws)
     m_hat, outcome, mass = np.array(predicted), np.array(x), 1 + np.array(credit)
     base = float(mass @ m_hat)
-    ranges = observation_ranges(pi, mass - 1, m_hat, np.ones(4, bool), 3, 1, 6)
+    ranges, _ = observation_ranges(Inclusion.of(pi), mass - 1, m_hat, m_hat, np.ones(4, bool), 3, 1, 6)
     records = [
         record(
             num_tickets=3,

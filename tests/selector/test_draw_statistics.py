@@ -10,7 +10,8 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from selector.draw import DrawFrame, DrawPlan, draw, draw_uniform
+from selector.draw import draw, draw_uniform
+from selector.draw_plan import DrawFrame, DrawPlan
 from tests.selector.draw_cases import make_frame, make_plan, mask
 
 Z = 4.0  # one in 16,000 for a single look

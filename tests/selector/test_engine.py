@@ -337,28 +337,6 @@ def test_the_revisit_period_is_set_by_the_first_train_draw() -> None:
     assert session.draw(1, 4).event.revisit_draws == 10
 
 
-@pytest.mark.parametrize("lag", [0, 2])
-@pytest.mark.parametrize(("audit_share", "period"), [(0.0, 10), (0.2, 15)])  # ⌈30 / ⌊0.5·(6 − m)⌋⌉, m = 0 or 2
-def test_no_prompt_is_forgotten_for_two_periods(lag: int, audit_share: float, period: int) -> None:
-    """A sharp policy would hardly look at solved prompts again; turns see to it, draws of being blocked on top."""
-    sharp = make_policy(power=20.0, floor=1e-6)
-    session = Session(make_config(sharp, review_share=0.5, audit_share=audit_share), make_pool(30))
-    answer = coin(8, np.where(np.arange(30) < 4, 0.5, 1.0))
-    waited_N, longest = np.zeros(30, np.int64), 0
-    for index in range(100):
-        blocked_N = session.state.in_flight_N > 0
-        batch = session.draw(index, 6)
-        waited_N[~blocked_N] += 1
-        waited_N[batch.event.row_K] = 0
-        longest = max(longest, int(waited_N.max()))
-        if index >= lag:
-            session.answer_batch(session.state.batches[index - lag], answer)
-
-    assert session.state.revisit_draws == period
-    assert longest <= 2 * period
-    assert (session.state.rows["drawn_N"][:4] > 40 / (1 + lag)).all()
-
-
 def test_a_revisit_period_that_cannot_be_kept_is_refused_at_the_first_draw() -> None:
     session = Session(make_config(review_share=0.25, revisit_draws=9), make_pool(20))
 

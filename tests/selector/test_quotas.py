@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from selector.designs import keyed_order
-from selector.draw import DrawFrame, DrawPlan, draw
+from selector.draw import draw
+from selector.draw_plan import DrawFrame, DrawPlan
 from selector.policies import PRESETS, build_policy, override
 from selector.quotas import by_stratum, quota_utility
 from tests.selector.draw_cases import make_frame, make_plan, mask

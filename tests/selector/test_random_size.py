@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from selector import random_size
 from selector.config import Sampler
-from selector.draw import DrawFrame, DrawPlan, ShortReason, draw
+from selector.draw import draw
+from selector.draw_plan import DrawFrame, DrawPlan, ShortReason
 from selector.observations import observation_ranges
 from selector.random_size import LEVELS, SMALL, Sizes, count_law, expected_without, keep_chance
 from tests.selector.draw_cases import make_frame, make_plan, mask, random_cases
@@ -330,10 +331,11 @@ def test_the_worst_case_of_an_observation_is_over_all_sizes_that_the_design_can_
         assert event is not None
         drawn = redraw(session.state, request, event.revisit_draws)
         beliefs = session.state.beliefs()
-        expected = observation_ranges(
-            inclusion_N=drawn.inclusion_N,
+        expected, _ = observation_ranges(
+            inclusion=drawn.expected,
             credit_N=session.state.rows["credit_N"],
-            predicted_N=beliefs.mean_N,
+            pass_rate_N=beliefs.mean_N,
+            informative_N=beliefs.mean_N,
             eligible_N=drawn.inclusion_N > 0,
             num_tickets=12,
             num_audit=0,

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from selector import scans
-from selector.observations import NUM_QUANTITIES
 
-SIZES = [0, 1, scans.LANES - 1, scans.LANES, 3 * scans.LANES + 7, scans.LANES * scans.DEPTH + 300]
+SIZES = [0, 1, scans.LANES - 1, scans.LANES, 3 * scans.LANES + 7, 32 * scans.LANES + 300]
 UNIT = 2.0**40
 
 
@@ -97,41 +96,6 @@ def test_rows_are_found_by_their_rank_among_the_marked(share: float) -> None:
         row = np.full(len(rank), -1)
         scans.rows_of_rank(mask_N, rank, row)
         np.testing.assert_array_equal(row, marked[rank])
-
-
-@pytest.mark.parametrize("num_rows", SIZES)
-def test_maxima_of_groups_and_the_values_above_a_threshold(num_rows: int) -> None:
-    rng = np.random.default_rng(num_rows)
-    inclusion_N = rng.choice([0.0, 0.1, 0.7, 1.0, 1.5, 2.0], num_rows)
-    credit_N, predicted_N = rng.integers(0, 4, num_rows), rng.random(num_rows)
-    eligible_N = rng.random(num_rows) < 0.7
-    given = (inclusion_N, credit_N, predicted_N, eligible_N)
-    mass_N = (1.0 + credit_N) * eligible_N
-    weight_N = np.where(inclusion_N % 1.0 > 0.0, 1.0 / np.maximum(inclusion_N, 0.1), 0.0)
-    fall_N = mass_N * predicted_N
-    rise_N = mass_N - fall_N
-    values = [fall_N, rise_N, fall_N * weight_N, rise_N * weight_N]
-    span = scans.LANES * scans.DEPTH
-    row = np.arange(num_rows)
-    group_N = row // span * scans.LANES + row % scans.LANES
-    top_QG = np.empty((NUM_QUANTITIES, -(-num_rows // span) * scans.LANES))
-
-    base, mass, least, most, sure = scans.group_maxima(*given, top_QG)
-
-    assert base == pytest.approx(fall_N.sum(), rel=1e-12)
-    assert mass == mass_N.sum()
-    assert least == predicted_N[eligible_N].min(initial=np.inf)
-    assert most == predicted_N[eligible_N].max(initial=-np.inf)
-    assert sure == np.count_nonzero(eligible_N & (inclusion_N >= 1.0))
-    for quantity, value_N in enumerate(values):
-        expected_G = np.full(top_QG.shape[1], -1.0)
-        np.maximum.at(expected_G, group_N, value_N)
-        np.testing.assert_array_equal(top_QG[quantity], expected_G)
-        found = np.full(num_rows, np.nan)
-        some = np.arange(top_QG.shape[1])[::3]
-        count = scans.values_above(*given, quantity, some, 0.4, found)
-        wanted = value_N[eligible_N & np.isin(group_N, some) & (value_N > 0.4)]
-        np.testing.assert_array_equal(np.sort(found[:count]), np.sort(wanted))
 
 
 def test_a_pool_is_counted_by_category_and_by_pass_rate() -> None:

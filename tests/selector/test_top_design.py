@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from selector.draw import DrawFrame, DrawPlan, draw
+from selector.draw import draw
+from selector.draw_plan import DrawFrame, DrawPlan
 from tests.selector.draw_cases import make_frame, make_plan, mask
 from tests.selector.test_draw_statistics import assert_within
 
