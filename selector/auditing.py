@@ -31,13 +31,14 @@ def audit_run(state: RunState, level: float = LEVEL) -> Audit:
     left_out = sum(b.event.claim["type"] == ClaimType.EMPIRICAL and not b.event.num_audit for b in batches)
     in_waves = any(batch.event.wave is not None for batch in batches)
     varying = any(batch.event.group_size_K is not None for batch in batches)
+    begun = any(batch.event.priors for batch in batches)
     found = audit(
         [_record(state, batch) for batch in batches],
         level=level,
         categories=state.pool.categories,
         audit_share=state.config.audit_share,
         informative_only=state.config.feed == "informative_only",
-        same_groups=not in_waves and not varying,
+        same_groups=not in_waves and not varying and not begun,
         known_chances=not left_out,
         open_credit=open_credit[0],
         open_credit_predicted_pass=open_credit[1],
@@ -61,6 +62,14 @@ def audit_run(state: RunState, level: float = LEVEL) -> Audit:
             ("degenerate",),
             ("reweighted",),
             f"train tickets vary in their rollouts: only audit tickets tell of groups of {size}",
+        )
+    if begun:
+        found = _without(
+            found,
+            ("degenerate",),
+            ("selected", "reweighted"),
+            "groups begin with rollouts of probes: pass rates are those of their new rollouts, and the degenerate "
+            "share is the audit's alone",
         )
     if left_out:
         found = _without(

@@ -31,6 +31,7 @@ from selector.facts import feature_column
 from selector.fold import fold
 from selector.ledger import compared
 from selector.pool import PoolState, empty_pool
+from selector.priors import standing
 from selector.reports import Decision, Refusal, Report, decide
 from selector.restoring import find_checkpoint
 from selector.signals import PushedNumbers, SignalsDecision, decide_signals
@@ -222,6 +223,7 @@ class RunEngine:
             config=self.state.config,
             expired=True,
             may_be_silent=may_be_silent(self.state, ticket),
+            prior=standing(self.state, ticket),
         )
 
     def _trained(self, trained: Sequence[str] | None) -> tuple[list[int] | None, list[Refusal]]:

@@ -18,6 +18,7 @@ from selector.config import RunConfig
 from selector.controllers.base import COUNTS
 from selector.errors import SnapshotDamaged
 from selector.events import BatchDrawn, RefusedEvidence, SignalsReceived
+from selector.held import Held
 from selector.ledger import Ledger
 from selector.pool import PoolState
 from selector.revisits import assign_positions, rows_by_position
@@ -100,6 +101,8 @@ class RunState:
     seen: np.ndarray = field(default_factory=lambda: np.zeros(len(COUNTS)))  # what came back since, as it counts
     rows: dict[str, np.ndarray] = field(default_factory=dict)
     signals: Signals = field(default_factory=Signals)
+    held: Held = field(default_factory=Held)
+    ever_held: int = 0  # rollouts that the store ever held, lost ones among them
     in_flight_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     revisit_position_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     revisit_row_P: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # row at each of these positions
@@ -221,6 +224,7 @@ class RunState:
             **{f"costs.{name}": array for name, array in self.costs.state().items()},
             **{f"ties.{name}": array for name, array in self.ties.state().items()},
             "heard": self.heard.copy(),
+            **({} if self.config.rollout_store is None else self.held.state()),
         }
 
     def rewind(self, saved: Mapping[str, np.ndarray], *, beliefs: bool = True) -> None:
@@ -240,6 +244,7 @@ class RunState:
             k.removeprefix(CONTROLLED): v[0].item() for k, v in saved.items() if k.startswith(CONTROLLED)
         }
         self.seen = np.array(saved.get("seen", np.zeros(len(COUNTS))))
+        self.held = Held.from_state(saved)
         # Draws that count anew: what was mastered in those that are lost was so before the next one.
         np.minimum(self.rows["mastered_draw_N"], self.train_draws + 1, out=self.rows["mastered_draw_N"])
         if beliefs:

@@ -23,11 +23,13 @@ def judge(
     void: VoidReason | None = None,
     expired: bool = False,
     may_be_silent: bool = False,
+    prior: Sequence[tuple[float | None, float | None, int]] = (),
 ) -> Closing:
     """How a group closes with these rollouts, in any order.
 
     `void`: it ends without counting, for this reason. `expired`: its deadline passed; it counts if it has enough.
-    `may_be_silent`: that nothing came back says something, `silence`.
+    `may_be_silent`: that nothing came back says something, `silence`. `prior`: outcome, reward and status of what the
+    group begins with; it has a say in the verdict and is counted nowhere.
     """
     scored = [
         (outcome, reward)
@@ -35,8 +37,9 @@ def judge(
         if outcome is not None and status in COUNTED
     ]
     passes = fsum(outcome for outcome, _ in scored)  # exact, so the order of arrival changes nothing
-    by_outcome = is_informative([outcome for outcome, _ in scored], config.tolerance)
-    by_reward = is_informative([reward for _, reward in scored], config.tolerance)
+    whole = [*scored, *((outcome, reward) for outcome, reward, _ in prior)]
+    by_outcome = is_informative([outcome for outcome, _ in whole], config.tolerance)
+    by_reward = is_informative([reward for _, reward in whole], config.tolerance)
     enough = len(scored) >= config.min_rollouts
     reason = VoidReason.NONE if enough else _why_too_few(statuses, expired)
     if may_be_silent and not statuses:

@@ -53,6 +53,7 @@ def fingerprint(state: RunState) -> dict[str, Any]:
             state.segment_start,
             state.lifecycle_start,
             state.controller_start,
+            state.ever_held,
             state.completed,
             state.config_hash,
         ),
