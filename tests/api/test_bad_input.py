@@ -387,10 +387,7 @@ def test_a_request_keeps_the_name_it_was_given_if_that_is_sane(shared: Http) -> 
 
 @pytest.mark.parametrize(
     ("method", "path", "body"),
-    [
-        ("POST", "/v1/runs/r/rollouts/fetch", {"ids": ["x"]}),
-        ("POST", "/v1/runs", {"name": "z", "pool": "p", "start_from": {"run": "other"}}),
-    ],
+    [("POST", "/v1/runs", {"name": "z", "pool": "p", "start_from": {"run": "other"}})],
 )
 def test_what_is_not_built_yet_says_so(shared: Http, method: str, path: str, body: object) -> None:
     with unchanged(shared):

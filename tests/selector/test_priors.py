@@ -457,7 +457,7 @@ def test_the_next_attempt_of_a_ticket_begins_with_the_same() -> None:
     session.report(ticket, [rollout(1.0) for _ in range(6)], attempt=2)
     found = outcome_of(session, ticket)
     assert (found["state"], found["scored"], found["informative"]) == (TicketState.REPORTED, 6, 1)
-    assert session.state.ledger.tokens == {**session.state.ledger.tokens, "train": 60, "rejected": 20, "probe": 20}
+    assert session.tokens() == {"train": 60, "rejected": 20, "probe": 20}
 
 
 def test_a_run_that_has_ended_holds_nothing() -> None:

@@ -69,6 +69,7 @@ def probe(
     the last one is made smaller by what prompts have cost so far.
     """
     lane, made = secrets.randbits(LANE_BITS) << INDEX_BITS, Probed()
+    keeps = client.run(run).rollout_store is not None
     options = {} if group_size is None else {"group_size": group_size}
     for counter in range(1 << INDEX_BITS):
         size = _next_size(made, budget_tokens, batch_size)
@@ -86,19 +87,27 @@ def probe(
         )
         if not batch.tickets:
             return replace(made, ended=str(batch.reason))
-        groups, answers = roll_out_probes(client, run, engine, batch.tickets, policy_version, batch)
+        groups, answers = roll_out_probes(client, run, engine, batch.tickets, policy_version, batch, completions=keeps)
         made = made.after(groups, answers)
         watch(made)
     raise MidbandError(f"run {run}: this prober has no index left; start another one")
 
 
 def roll_out_probes(
-    client: Client, run: str, engine: RolloutEngine, tickets: Sequence[Ticket], policy_version: int, batch: Batch
+    client: Client,
+    run: str,
+    engine: RolloutEngine,
+    tickets: Sequence[Ticket],
+    policy_version: int,
+    batch: Batch,
+    *,
+    completions: bool = False,
 ) -> tuple[list[RolloutGroup], list[GroupAnswer]]:
     """These tickets of a batch to their ends, with the last answer to each.
 
     What the service knows already, as of a prober that died on its way, is no obstacle: it says how to go on. Whatever
-    ends this early, an interrupt among it, hands back the tickets that are open.
+    ends this early, an interrupt among it, hands back the tickets that are open. `completions`: the run keeps what is
+    generated, for training tickets to begin with.
     """
     going = [(ticket, range(ticket.first_wave)) for ticket in tickets]
     made: dict[str, RolloutGroup] = {}
@@ -108,7 +117,10 @@ def roll_out_probes(
             parts = engine.generate_part(
                 [ticket for ticket, _ in going], [span for _, span in going], policy_version=policy_version
             )
-            reports = [part.report(final=part.ticket.first_wave == part.ticket.group_size) for part in parts]
+            reports = [
+                part.report(final=part.ticket.first_wave == part.ticket.group_size, completions=completions)
+                for part in parts
+            ]
             answer = client.report(run, reports, policy_version=policy_version, branch=batch.branch)
             following = []
             for part, found in zip(parts, answer.groups, strict=True):
