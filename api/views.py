@@ -254,6 +254,7 @@ def prompt_groups(state: RunState, row: int) -> list[dict[str, Any]]:
             "disagrees": bool(table["disagrees"][ticket]),
             "tokens": int(table["tokens"][ticket]),
             "dropped": bool(table["dropped"][ticket]),
+            "prior": int(table["prior"][ticket]),
             "waves": _waves(state, ticket),
             "inclusion_probability": float(state.batch_of(ticket).event.inclusion_K[int(table["position"][ticket])]),
             "refused": [

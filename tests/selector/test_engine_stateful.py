@@ -308,6 +308,19 @@ class RunMachine(CheckedRun):
                     self.send(ticket, self.group(ticket, list(range(self.size_of(ticket)))))
             self.record_step(0, 1)
 
+    @precondition(lambda self: self.state.config.rollout_store is not None and self.is_running())
+    @rule(size=st.integers(2, 5), reported=st.integers(1, 4), lag=st.integers(0, 2))
+    def probe_and_train(self, size: int, reported: int, lag: int) -> None:
+        """Probes of the weights of now or of older ones, and a draw that may begin with what they made."""
+        request = self.session.request(self.next_index[Purpose.PROBE], size, purpose=Purpose.PROBE, allow_repeat=True)
+        self.next_index[Purpose.PROBE] += 1
+        event = self.drawn(request)
+        self.session.apply(event)
+        for ticket in tickets_of(self.state.batches[-1])[:reported]:
+            group = self.group(ticket, list(range(self.size_of(ticket))))
+            self.send(ticket, group, version=max(self.state.policy_version - lag, 0))
+        self.train_draw(size + 3)
+
     # Signals
 
     @precondition(CheckedRun.is_running)

@@ -1,4 +1,4 @@
-"""Prior rollouts over HTTP: what a run keeps of its probes, which tickets begin with it, and what is said at the door."""
+"""Prior rollouts over HTTP: what a run keeps of its probes, which tickets begin with it, and what it refuses."""
 
 from typing import Any
 
@@ -95,7 +95,7 @@ def test_what_is_new_is_counted_and_nothing_twice(http: Http) -> None:
     assert info["rollout_store"] == {"rollouts": 2, "bytes": 2 * len(orjson.dumps(said(0))), "unused": 0}
     assert http.beliefs()["p002"]["n_eff"] == pytest.approx(8, abs=0.5)
     (train, probe) = (g for g in http.prompt("p002")["groups"] if g["state"] == "reported")
-    assert (train["scored"], probe["scored"]) == (6, 2)
+    assert [(g["scored"], g["prior"]) for g in (train, probe)] == [(6, 2), (2, 0)]
 
 
 def test_a_whole_group_made_afresh_counts_whole(http: Http) -> None:
