@@ -390,6 +390,18 @@ def test_the_audit_takes_new_rollouts_and_the_degenerate_share_of_audit_tickets_
     assert accounts(session.state).calibration.overall.groups == len(batch.event.row_K) - len(priors)
 
 
+def test_how_often_graded_groups_are_alike_is_learned_from_groups_that_began_with_nothing() -> None:
+    session = begin()
+    probe(session, 2, 0.25, 0.75)
+    batch = whole_pool(session)
+    mine, other = ticket_of(session, batch, 2), ticket_of(session, batch, 1)
+    learned = {name: values.copy() for name, values in session.state.ties.state().items()}
+    session.report(mine, [rollout(0.5) for _ in range(6)])
+    assert all((session.state.ties.state()[name] == values).all() for name, values in learned.items())
+    session.report(other, [rollout(0.5) for _ in range(8)])
+    assert any((session.state.ties.state()[name] != values).any() for name, values in learned.items())
+
+
 def test_no_claim_is_stronger_than_modified() -> None:
     for policy, weights in ((make_policy(), "horvitz_thompson"), (make_policy(utility="uniform"), "none")):
         config: RunConfig = make_config(policy, weights=weights)

@@ -147,7 +147,9 @@ def as_if_whole(group: RolloutGroup, policy: Policy) -> RolloutGroup:
     return RolloutGroup(ticket=group.ticket, rollouts=tuple(rollouts))
 
 
-def test_rollouts_of_older_weights_are_weighed_by_their_own_probabilities(client: Client, tmp_path: Path) -> None:
+def test_rollouts_of_older_weights_are_weighed_by_their_own_probabilities(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = config_of(tmp_path, store={"max_lag": 1})
     policy, engine = probed(client, config)
     tickets = drawn(client, version=1)
@@ -166,7 +168,7 @@ def test_rollouts_of_older_weights_are_weighed_by_their_own_probabilities(client
         seen.append((before, found, list(rollouts)))
         return found
 
-    policy._importance = importance  # type: ignore[method-assign]
+    monkeypatch.setattr(policy, "_importance", importance)
     policy.update(done.groups, step=1)
     ((before, ratios, after),) = seen
     assert ratios is not None

@@ -26,7 +26,8 @@ def rollouts(*outcomes: float | None, start: int = 0, **fields: Any) -> list[Jso
 
 def begin(http: Http, run: str = "r", count: int = 4, **options: Any) -> None:
     http.pool(prompts(count))
-    http.run(run, **({"group_size": 8, "audit_share": 0, "rollout_store": {}} | options))
+    defaults: Json = {"group_size": 8, "audit_share": 0, "rollout_store": {}}
+    http.run(run, **(defaults | options))
 
 
 def probed(http: Http, key: str, *outcomes: float | None, index: int = 0, version: int = 0, **fields: Any) -> Json:
