@@ -1,5 +1,6 @@
 """Groups that begin with what probes have made: fetched or refused, trained on as if made whole, and paid for once."""
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 
 import midband
 from api.schemas import Ticket
+from tests.trainer.factories import make_ticket
 from tests.trainer.tiny import (
     Killed,
     fill,
@@ -78,6 +80,35 @@ def test_a_prober_hands_over_what_it_generated(client: Client, tmp_path: Path) -
     for rollouts in found.values():
         assert all(len(one.logprobs) == len(one.completion_ids) == one.tokens for one in rollouts)
         assert all(one.made_by == 0 and one.text is not None for one in rollouts)
+
+
+def test_what_is_too_much_for_one_report_goes_out_in_several(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainer.probing.prober.REPORT_TOKENS", 7)
+    sent: list[list[int]] = []
+    report = client.report
+
+    def counted(run: str, groups: Any, **values: Any) -> Any:
+        of_call = list(groups)
+        sent.append([len(r.completion.token_ids or ()) for g in of_call for r in g.rollouts if r.completion])
+        return report(run, of_call, **values)
+
+    monkeypatch.setattr(client, "report", counted)
+    probed(client, config_of(tmp_path, store={}), size=10)
+    assert len(sent) > 3
+    assert all(sum(of_call) <= 7 for of_call in sent)
+    assert client.run("tiny").tickets.open == 0
+
+
+def test_a_probability_that_is_none_is_not_sent() -> None:
+    ticket = make_ticket("p", group_size=2)
+    fine = Rollout(outcome=1.0, tokens=1, completion_ids=[3], logprobs=[-0.5], text="a")
+    odd = Rollout(outcome=1.0, tokens=1, completion_ids=[3], logprobs=[-math.inf], text="a")
+    sent = RolloutGroup(ticket=ticket, rollouts=(fine, odd)).report(completions=True).rollouts
+    assert sent[0].completion is not None
+    assert (sent[0].completion.token_ids, sent[0].completion.logprobs, sent[0].completion.text) == ([3], [-0.5], "a")
+    assert sent[1].completion is None
 
 
 def test_without_a_store_it_sends_none_and_no_ticket_begins_with_any(client: Client, tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ from trainer.reports import group
 from trainer.rollout.base import RolloutEngine, RolloutGroup
 
 BATCH_SIZE = 64  # prompts
+REPORT_TOKENS = (
+    500_000  # of completions in one report: some 15 MB as JSON, and services take 64 MiB unless told otherwise
+)
 LANE_BITS, INDEX_BITS = 30, 20  # an index is a prober's own number and then a counter; 53 bits are allowed
 
 
@@ -117,13 +120,15 @@ def roll_out_probes(
             parts = engine.generate_part(
                 [ticket for ticket, _ in going], [span for _, span in going], policy_version=policy_version
             )
-            reports = [
-                part.report(final=part.ticket.first_wave == part.ticket.group_size, completions=completions)
-                for part in parts
-            ]
-            answer = client.report(run, reports, policy_version=policy_version, branch=batch.branch)
+            answers: list[GroupAnswer] = []
+            for some in _in_pieces(parts) if completions else [parts]:
+                reports = [
+                    part.report(final=part.ticket.first_wave == part.ticket.group_size, completions=completions)
+                    for part in some
+                ]
+                answers += client.report(run, reports, policy_version=policy_version, branch=batch.branch).groups
             following = []
-            for part, found in zip(parts, answer.groups, strict=True):
+            for part, found in zip(parts, answers, strict=True):
                 name = part.ticket.ticket
                 before = made[name].rollouts if name in made else ()
                 made[name] = RolloutGroup(ticket=part.ticket, rollouts=before + part.rollouts)
@@ -137,6 +142,20 @@ def roll_out_probes(
         if left:
             client.report(run, [group(ticket, void="lost", final=False) for ticket in left], branch=batch.branch)
     return [made[ticket.ticket] for ticket in tickets], [told[ticket.ticket] for ticket in tickets]
+
+
+def _in_pieces(parts: Sequence[RolloutGroup]) -> list[list[RolloutGroup]]:
+    """The same in order, in reports of a size that any service takes."""
+    pieces: list[list[RolloutGroup]] = []
+    room = 0
+    for part in parts:
+        tokens = sum(len(rollout.completion_ids) for rollout in part.rollouts)
+        if not pieces or tokens > room:
+            pieces.append([])
+            room = REPORT_TOKENS
+        pieces[-1].append(part)
+        room -= tokens
+    return pieces
 
 
 def _next_size(made: Probed, budget_tokens: int | None, batch_size: int) -> int:

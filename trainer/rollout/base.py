@@ -4,6 +4,7 @@ A loop (the replay, a trainer, a prober) calls `generate`; an engine is a model 
 An engine knows nothing of the service: it sees tickets and gives groups, and the loop reports them.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -149,7 +150,7 @@ def fragments(rollout: Rollout, n: int) -> list[dict[str, object]]:
 
 def _completion(rollout: Rollout) -> dict[str, object] | None:
     """What a rollout generated; None for one that did not, or not all by itself."""
-    if not rollout.completion_ids or rollout.written:
+    if not rollout.completion_ids or rollout.written or not all(map(math.isfinite, rollout.logprobs)):
         return None
     said: dict[str, object] = {"token_ids": list(rollout.completion_ids)}
     if rollout.text is not None:
