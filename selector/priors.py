@@ -106,8 +106,9 @@ def hold(state: RunState, groups: Sequence[GroupEvidence]) -> None:
 def begun(state: RunState, event: BatchDrawn) -> BatchDrawn:
     """The batch with prior rollouts for those of its train tickets whose prompts have any.
 
-    Rollouts of probes that have ended as reported, of weights within the store's and the run's bounds on lag, in the
-    order in which they came, each for one ticket ever; as many as leave `min_rollouts` of the ticket to be made.
+    Rollouts of probes that have ended as reported, of weights within the store's and the run's bounds on lag, each for
+    one ticket ever; as many as leave `min_rollouts` of the ticket to be made, in the order of their numbers and never
+    in that in which they came, as short answers come first.
     """
     places = _available(state, max(state.policy_version, event.policy_version))
     table, held = state.book.tickets, state.held
@@ -118,7 +119,7 @@ def begun(state: RunState, event: BatchDrawn) -> BatchDrawn:
     most_K = event.rollouts_K[position_K] - state.config.min_rollouts
     if not (most_K > 0).any():
         return event
-    order_P = np.argsort(row_P, kind="stable")
+    order_P = np.lexsort((held["n"][places], held["ticket"][places], row_P))
     places, row_P = places[order_P], row_P[order_P]
     first_K = np.searchsorted(row_P, event.row_K[position_K])
     last_K = np.searchsorted(row_P, event.row_K[position_K], side="right")
@@ -183,7 +184,7 @@ def rollout_ids(state: RunState, prior: Mapping[str, Any]) -> list[str]:
 
 
 def _available(state: RunState, version: int) -> np.ndarray:
-    """Places in the store of what may be given to a train ticket, in the order in which it came."""
+    """Places in the store of what may be given to a train ticket."""
     held, table, bounds = state.held, state.book.tickets, state.config.rollout_store
     if bounds is None or not len(held):
         return np.zeros(0, np.int64)

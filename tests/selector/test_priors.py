@@ -173,6 +173,19 @@ def test_some_of_a_group_is_always_new() -> None:
     assert session.state.held["given"].tolist().count(NOBODY) == 3
 
 
+def test_the_first_by_number_are_taken_in_whatever_order_they_came() -> None:
+    session = begin(group_size=4)
+    batch = session.draw(0, 4, purpose=Purpose.PROBE, allow_repeat=True)
+    mine = ticket_of(session, batch, 2)
+    for n in (3, 1, 0, 2):
+        session.report(mine, [rollout(1.0, n=n, body=b"x")])
+    for ticket in tickets_of(batch):
+        if ticket != mine:
+            session.void(ticket, VoidReason.NEVER_STARTED)
+    (prior,) = whole_pool(session).event.priors
+    assert prior["rollouts"] == [[mine, 1, 0], [mine, 1, 1]]
+
+
 def test_a_group_of_another_size_has_room_for_as_many_as_it_leaves() -> None:
     policy = make_policy(budget=BudgetConfig(rule="neyman", low=2, high=12))
     session = begin(policy=policy)
@@ -388,6 +401,34 @@ def test_the_audit_takes_new_rollouts_and_the_degenerate_share_of_audit_tickets_
     assert any("begin with rollouts of probes" in warning for warning in found.warnings)
     # Predictions were of whole groups of new rollouts.
     assert accounts(session.state).calibration.overall.groups == len(batch.event.row_K) - len(priors)
+
+
+def test_the_reweighted_pass_rate_is_still_that_of_the_pool() -> None:
+    # 60 draws of 10 tickets: a mean of 600 outcomes of a deviation of at most 1/2, four of its errors wide.
+    num_draws, size, bound = 60, 10, 4 * 0.5 / 600**0.5
+    pass_rate_N = np.linspace(0.0, 1.0, 40) ** 2
+    session = Session(
+        make_config(group_size=6, audit_share=0.2, weights="horvitz_thompson", rollout_store=STORE), make_pool(40)
+    )
+    rng, handed = np.random.default_rng(3), 0
+
+    def made(row: int, numbers: range) -> list[Any]:
+        return [rollout(float(rng.random() < pass_rate_N[row]), n=n, body=b"x") for n in numbers]
+
+    for index in range(num_draws):
+        probes = session.draw(index, 12, purpose=Purpose.PROBE, allow_repeat=True)
+        for row, ticket in zip(probes.event.row_K.tolist(), tickets_of(probes), strict=True):
+            session.report(ticket, made(row, range(4)), final=True)
+        batch = session.draw(index, size)
+        priors = {prior["place"]: len(prior["rollouts"]) for prior in batch.event.priors}
+        handed += sum(priors.values())
+        for place, (row, ticket) in enumerate(zip(batch.event.row_K.tolist(), tickets_of(batch), strict=True)):
+            session.report(ticket, made(row, range(priors.get(place, 0), 6)))
+    found = audit_run(session.state).pass_rate.reweighted
+    assert handed > num_draws
+    assert found.estimate == pytest.approx(pass_rate_N.mean(), abs=bound)
+    assert found.interval is not None
+    assert found.interval[0] <= pass_rate_N.mean() <= found.interval[1]
 
 
 def test_how_often_graded_groups_are_alike_is_learned_from_groups_that_began_with_nothing() -> None:
