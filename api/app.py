@@ -47,6 +47,7 @@ CAPABILITIES = (
     "diagnosis",
     "report",
     "comparisons",
+    "prior_rollouts",
 )
 ROUTERS = tuple(module.router for module in (health, pools, runs, batches, reports, progress, reading, costs))
 

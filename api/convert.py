@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from math import gcd
 from typing import Any
 
+import orjson
+
 from api import schemas
 from api.errors import InvalidRequest
 from predictors.registry import build_estimator
@@ -15,6 +17,7 @@ from selector.policies import PRESETS, build_policy, override
 from selector.probing import ProbingConfig
 from selector.refill import RefillConfig
 from selector.reports import GroupIn, Report, RolloutIn
+from selector.rollout_store import RolloutStoreConfig
 from selector.signals import PushedNumbers
 from selector.types import Purpose, RolloutStatus, VoidReason
 from selector.waves import WaveConfig
@@ -29,6 +32,8 @@ def to_config(request: schemas.RunRequest) -> RunConfig:
     values = {name: getattr(request, name) for name in _CONFIG_FIELDS}
     policy = to_policy(request.policy)
     values["group_size"] = request.group_size or PRESETS[policy.preset].group_size
+    if request.rollout_store is not None:
+        values["rollout_store"] = RolloutStoreConfig(**request.rollout_store.model_dump(exclude_none=True))
     return checked(RunConfig(pool=request.pool, policy=policy, **values))
 
 
@@ -166,6 +171,7 @@ def _group(group: schemas.GroupReport) -> GroupIn:
 
 def _rollout(rollout: schemas.RolloutReport) -> RolloutIn:
     explicit = "reward" in rollout.model_fields_set
+    said = None if rollout.completion is None else rollout.completion.model_dump(exclude_none=True)
     return RolloutIn(
         n=rollout.n,
         id=rollout.id,
@@ -177,6 +183,7 @@ def _rollout(rollout: schemas.RolloutReport) -> RolloutIn:
         fragment=rollout.fragment,
         rewards=rollout.rewards,
         version=_version(rollout.policy_version),
+        body=orjson.dumps(said) if said else None,
     )
 
 

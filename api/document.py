@@ -36,6 +36,12 @@ OF_CALLS = {
         "409": "`run_conflict`, `pool_archived`",
         "501": "`not_available`",
     },
+    ("/v1/runs/{run}/rollouts/fetch", "post"): {
+        "404": "`unknown_run`, `unknown_rollout`",
+        "409": "`store_off`: the run was begun without rollout_store",
+        "410": "`expired`: generate afresh",
+        "413": "`body_too_large`: the body passes a limit of the settings, or the answer would",
+    },
     ("/v1/comparisons", "post"): {"404": "`unknown_run`"},
     ("/v1/pools", "post"): {"200": "The pool was there with this description"},
     ("/readyz", "get"): {"503": "It is still recovering"},

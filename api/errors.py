@@ -7,9 +7,10 @@ ServiceError
 └── ApiError                 a request that is refused: code, status, whether to try again, detail
     ├── Unauthenticated                                                                401
     ├── MissingScope · ForeignOrigin                                                   403
-    ├── UnknownPool · UnknownPrompt · UnknownRun                                       404
+    ├── UnknownPool · UnknownPrompt · UnknownRun · UnknownRollout                      404
     ├── BodyTooSlow                                                                    408
-    ├── PoolConflict · PoolArchived · RunConflict · NotOwner                           409
+    ├── PoolConflict · PoolArchived · RunConflict · NotOwner · StoreOff                409
+    ├── Expired                                                                        410
     ├── BodyTooLarge                                                                   413
     ├── UnsupportedFormat                                                              415
     ├── InvalidRequest · InvalidCursor · UnreadableBody                                422
@@ -108,6 +109,12 @@ class UnknownRun(ApiError):
     code, status = "unknown_run", 404
 
 
+class UnknownRollout(ApiError):
+    """The run has no rollout of this id."""
+
+    code, status = "unknown_rollout", 404
+
+
 class BodyTooSlow(ApiError):
     """The body of the request did not arrive in time."""
 
@@ -142,8 +149,20 @@ class NotOwner(ApiError):
         self.owner = owner
 
 
+class StoreOff(ApiError):
+    """The run was begun without a rollout store."""
+
+    code, status = "store_off", 409
+
+
+class Expired(ApiError):
+    """What rollouts say is not kept any more, or is of weights that are too old by now: generate afresh."""
+
+    code, status = "expired", 410
+
+
 class BodyTooLarge(ApiError):
-    """The body of the request passes the limit in the settings."""
+    """The body of the request passes the limit in the settings, or that of the answer would."""
 
     code, status = "body_too_large", 413
 

@@ -25,7 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from api.db.runs import StoredRun
 from api.errors import Busy, NotOwner, ServiceError
 from api.run_metrics import Standing
-from api.store import Checkpoints, RunArchive, RunStore
+from api.store import Bodies, Checkpoints, RunArchive, RunStore
 from selector.engine import RunEngine
 from selector.errors import SelectorError
 from selector.events import CheckpointMade, Event, PoolRevised
@@ -52,6 +52,7 @@ class Work:
     now: float
     added: list[Event] = field(default_factory=list)
     checkpoints: Checkpoints = field(default_factory=dict)
+    bodies: Bodies = field(default_factory=dict)  # on their way to the rollout store
     age_s: float | None = None  # of a copy, since it last followed the log; None for the run itself
 
     def apply(self, event: Event) -> None:
@@ -59,6 +60,13 @@ class Work:
         self.added.append(event)
         if isinstance(event, CheckpointMade):
             self.checkpoints[self.engine.state.seq] = self.engine.state.rewindable()
+
+    def keep(self, bodies: Mapping[tuple[int, int, int], bytes]) -> None:
+        """Puts what rollouts say on its way to the rollout store, once the report that brought it was applied."""
+        if bodies:
+            held = self.engine.state.held
+            places = held.places_of(bodies)  # without what the bounds let go of at once
+            self.bodies |= {int(held["serial"][place]): bodies[name] for name, place in places.items()}
 
     def pool(self, revision: int) -> PoolState:
         return self.archive.pool(revision)
@@ -179,7 +187,9 @@ class RunHost:
                         raise  # it changed the state and then failed: none of this round may stand
                     results.append((asked.future, None, error))
             if work.added:
-                self._store.append(self.run, engine, work.added, work.checkpoints, work.now, token=self._token)
+                self._store.append(
+                    self.run, engine, work.added, work.checkpoints, work.now, token=self._token, bodies=work.bodies
+                )
                 self._written_at = work.now
                 self._snapshot_when_due(engine, work.now)
             else:

@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from api import convert, schemas, views
+from api import convert, fetching, schemas, views
 from api.db import pools as pool_queries
 from api.db import runs as run_queries
 from api.db.runs import StoredRun
@@ -150,9 +150,20 @@ class RunService:
             decision = work.engine.report(report, now=work.now)
             if decision.event is not None:
                 work.apply(decision.event)
+                work.keep(decision.bodies)
             return views.report_answer(work.engine.state, decision)
 
         return await self.command(run, command)
+
+    async def fetch(self, run: str, ids: list[str]) -> bytes:
+        """What prior rollouts say, as JSON, since it can be large. Raises StoreOff, UnknownRollout, Expired."""
+
+        def command(work: Work) -> bytes:
+            wanted = fetching.find(work.engine.state, ids)
+            with read(self.store.database) as connection:
+                return fetching.answer(connection, self._hosts[run].run.id, work.engine.state, wanted)
+
+        return await self.look(run, command)
 
     async def step(self, run: str, request: schemas.StepRequest) -> dict[str, Any]:
         def command(work: Work) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 from sqlalchemy import Connection, Engine
 
+from api.db import bodies as body_queries
 from api.db import pools as pool_queries
 from api.db import runs as run_queries
 from api.db.columns import PoolColumns
@@ -38,6 +39,7 @@ PARTS_KEPT = 4  # pools cut into parts by their features, a byte a prompt and nu
 POOLS_KEPT = 4  # revisions of pools in memory that no engine holds
 SNAPSHOTS_KEPT = 2
 Checkpoints = dict[int, dict[str, np.ndarray]]  # position in the log -> what a restore to it takes back
+Bodies = dict[int, bytes]  # serial in the rollout store -> what the rollout says
 
 
 class RunStore:
@@ -168,8 +170,10 @@ class RunStore:
         at: float,
         *,
         token: int,
+        bodies: Bodies | None = None,
     ) -> None:
-        """Adds events that the engine has applied, in one transaction, and the state at each checkpoint.
+        """Adds events that the engine has applied, in one transaction, the state at each checkpoint, and what the
+        rollout store took; what it let go of is deleted.
 
         Raises NotOwner, and stores nothing, if the run was claimed with a later token.
         """
@@ -178,6 +182,8 @@ class RunStore:
             run_queries.append_events(connection, run.id, first_seq, events, at)
             for position, rewindable in checkpoints.items():
                 run_queries.save_snapshot(connection, run.id, position, REWIND, pack(rewindable, {}), at)
+            if engine.state.config.rollout_store is not None:
+                body_queries.keep_bodies(connection, run.id, bodies or {}, engine.state.held.serials)
             if any(isinstance(event, (RunCompleted, Restored)) for event in events):
                 run_queries.set_completed(connection, run.id, engine.state.completed)
 

@@ -4,7 +4,7 @@ Called by the service in worker threads. Reads the state and never changes it.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -20,8 +20,10 @@ from selector.config import PolicyConfig, RunConfig
 from selector.costing import expected_costs
 from selector.drawing import DrawRequest, claim_of
 from selector.graded import expected_informative
+from selector.priors import num_standing, rollout_ids
 from selector.refilling import RefillStanding, last_refilled, refill_standing
 from selector.reports import Decision, Refusal
+from selector.rollout_store import NOBODY
 from selector.signals import SignalsDecision
 from selector.standing import what_next
 from selector.state import DrawnBatch, RunState
@@ -57,7 +59,7 @@ def run_info(state: RunState) -> dict[str, Any]:
         "completed": state.completed,
         "train_draws": state.train_draws,
         "tickets": {"open": int(states[0]), "reported": int(states[1]), "void": int(states[2])},
-        "rollouts": {"issued": int(table["group_size"].sum()), **statuses},
+        "rollouts": {"issued": int(table["group_size"].sum()) - num_standing(state), **statuses},
         "tokens": state.ledger.to_json()["tokens"],
         "informative": informative_counts(state),
         "refill": _refill_summary(state),
@@ -68,12 +70,21 @@ def run_info(state: RunState) -> dict[str, Any]:
         "num_suspects": num_suspects,
         "controlled": state.controlled,
         "started_from": state.started_from,
+        "rollout_store": _store(state),
     }
 
 
 def preset_claim(policy: PolicyConfig, group_size: int) -> dict[str, Any]:
     """The claim of a run that names the preset and nothing else."""
     return claim_of(RunConfig(pool="", policy=policy, group_size=group_size)).to_dict()
+
+
+def _store(state: RunState) -> dict[str, int] | None:
+    """What the rollout store holds; None for a run without one."""
+    if state.config.rollout_store is None:
+        return None
+    unused = int(np.count_nonzero(state.held["given"] == NOBODY))
+    return {"rollouts": len(state.held), "bytes": int(state.held["size"].sum()), "unused": unused}
 
 
 def _refill_info(state: RunState, standing: RefillStanding) -> dict[str, Any]:
@@ -117,6 +128,8 @@ def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] |
     weights = [None] * len(event.row_K) if event.weight_K is None else event.weight_K.tolist()
     audit = Purpose.AUDIT.value
     first_wave = wave_ends(wave_from_dict(event.wave), event.group_size)[0]
+    priors, informative_K = {prior["place"]: prior for prior in event.priors}, event.informative_K.copy()
+    informative_K[list(priors)] = [prior["informative"] for prior in event.priors]
     columns = zip(
         event.row_K.tolist(),
         event.audit_K.tolist(),
@@ -124,7 +137,7 @@ def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] |
         weights,
         event.pass_rate_K.tolist(),
         np.sqrt(event.variance_K).tolist(),
-        event.informative_K.tolist(),
+        informative_K.tolist(),
         event.rollouts_K.tolist(),
         [None] * len(event.row_K) if event.tokens_K is None else event.tokens_K.tolist(),
         strict=True,
@@ -140,6 +153,7 @@ def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] |
             "weight": weight,
             "predicted": {"pass_rate": rate, "pass_rate_sd": deviation, "informative": informative, "tokens": tokens},
             "category": state.pool.category_of(row),
+            **(_prior(state, priors[position]) if position in priors else {}),
             **(texts[row] if texts is not None else {}),
         }
         for position, (row, is_audit, inclusion, weight, rate, deviation, informative, size, tokens) in enumerate(
@@ -156,7 +170,7 @@ def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] |
         "returned": len(tickets),
         "reason": event.reason,
         "claim": event.claim,
-        "predicted_yield": math.fsum(event.informative_K) / len(tickets) if tickets else None,
+        "predicted_yield": math.fsum(informative_K) / len(tickets) if tickets else None,
         "policy_version": event.policy_version,
         "digest": event.digest,
         "frame": event.frame,
@@ -165,6 +179,11 @@ def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] |
         "suggested_size": _whole(event.controlled.get("suggested_size")),
         "tickets": tickets,
     }
+
+
+def _prior(state: RunState, prior: Mapping[str, Any]) -> dict[str, Any]:
+    named = zip(rollout_ids(state, prior), prior["versions"], strict=True)
+    return {"prior_rollouts": [{"id": name, "policy_version": version} for name, version in named]}
 
 
 def complete_batch(state: RunState, request: DrawRequest) -> dict[str, Any]:
@@ -197,6 +216,8 @@ def report_answer(state: RunState, decision: Decision) -> dict[str, Any]:
         "late": decision.late,
         "rejected": rejections(decision.rejected),
         "groups": _groups(state, decision),
+        "kept": len(decision.bodies),
+        "not_kept": rejections(decision.not_kept),
         "refills": _refills(state, decision),
     }
 
@@ -235,6 +256,7 @@ def prompt_groups(state: RunState, row: int) -> list[dict[str, Any]]:
             "disagrees": bool(table["disagrees"][ticket]),
             "tokens": int(table["tokens"][ticket]),
             "dropped": bool(table["dropped"][ticket]),
+            "prior": int(table["prior"][ticket]),
             "waves": _waves(state, ticket),
             "inclusion_probability": float(state.batch_of(ticket).event.inclusion_K[int(table["position"][ticket])]),
             "refused": [

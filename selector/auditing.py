@@ -32,13 +32,14 @@ def audit_run(state: RunState, level: float = LEVEL) -> Audit:
     in_waves = any(batch.event.wave is not None for batch in batches)
     varying = any(batch.event.group_size_K is not None for batch in batches)
     rewarded = sum(int(np.count_nonzero(state.book.tickets["rewarded"][_span(batch)])) for batch in batches)
+    begun = any(batch.event.priors for batch in batches)
     found = audit(
         [_record(state, batch) for batch in batches],
         level=level,
         categories=state.pool.categories,
         audit_share=state.config.audit_share,
         informative_only=state.config.feed == "informative_only",
-        same_groups=not in_waves and not varying,
+        same_groups=not in_waves and not varying and not begun,
         known_chances=not left_out,
         by_rewards=rewarded > 0,
         open_credit=open_credit[0],
@@ -72,6 +73,14 @@ def audit_run(state: RunState, level: float = LEVEL) -> Audit:
             f"{rewarded} groups have rewards and no outcome: nothing is said of pass rates, and there is no verdict",
         )
         found = replace(found, finding=None, verdict=None)
+    if begun:
+        found = _without(
+            found,
+            ("degenerate",),
+            ("selected", "reweighted"),
+            "groups begin with rollouts of probes: pass rates are those of their new rollouts, and the degenerate "
+            "share is the audit's alone",
+        )
     if left_out:
         found = _without(
             found,

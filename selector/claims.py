@@ -58,6 +58,9 @@ BY_RULE: dict[str, str] = {
     "rescue": "groups of a size that depends on their outcomes: those with too few passes go on to one more",
 }
 NOTHING_LOST = "reports do not go missing for reasons that depend on the outcome"
+BEGUN = (
+    "groups that begin with a probe's rollouts are conditioned on them, which had a say in when their prompt was drawn"
+)
 
 
 def derive_claim(
@@ -113,6 +116,19 @@ def derive_claim(
         why = "weights cut at max_weight, so rarely drawn prompts count for less: w(p) as the audit reports it"
     applied = () if weights == "none" else (WEIGHTS_APPLIED,)
     return Claim(type=ClaimType.MODIFIED, objective=f"{objective}; {why}", conditions=(*applied, NOTHING_LOST))
+
+
+def begun_by_probes(claim: Claim) -> Claim:
+    """The claim where train tickets may begin with rollouts of probes.
+
+    Given its probe, a group's expected step is not its prompt's. Were every group of a prompt as likely to begin with
+    its probe, however that turned out, the average over probes would be, as a probe that is stopped and then gone on
+    with is an unbroken sequence of rollouts. But a draw by beliefs prefers some outcomes, those that it left go on to
+    later draws, and under uniform draws, too, a probe that takes longer to decide blocks its prompt for longer.
+    """
+    if claim.type is ClaimType.EMPIRICAL:
+        return claim
+    return replace(claim, type=ClaimType.MODIFIED, objective=f"{claim.objective}; {BEGUN}")
 
 
 def _varying(uniform: bool, weights: Weights, loss_aggregation: LossAggregation, advantage: Advantage) -> Claim:

@@ -14,6 +14,7 @@ from predictors.value import AdvantageRule
 from selector.errors import EstimatorFixed, UnknownConfig
 from selector.probing import ProbingConfig
 from selector.refill import RefillConfig
+from selector.rollout_store import RolloutStoreConfig
 from selector.waves import WaveConfig, wave_from_dict
 
 Weights = Literal["none", "horvitz_thompson", "clipped"]
@@ -184,6 +185,7 @@ class RunConfig:
     max_weight: float = 10.0
     loss_aggregation: LossAggregation = "per_prompt"
     advantage: Advantage = "grpo"
+    rollout_store: RolloutStoreConfig | None = None  # None: nothing of a rollout is kept, and no ticket has prior ones
 
     def __post_init__(self) -> None:
         if self.min_rollouts > self.group_size:
@@ -211,6 +213,16 @@ class RunConfig:
         if self.feed == "informative_only" and (self.policy.wave is not None or self.policy.refill is not None):
             raise UnknownConfig(
                 "wave and refill judge every group, and feed 'informative_only' leaves most of them out: use feed 'all'"
+            )
+        if self.rollout_store is not None and self.policy.wave is not None:
+            raise UnknownConfig(
+                "rollout_store and policy.wave each begin a group with a part of it: with a store the probe is the "
+                "first wave; leave one of them out"
+            )
+        if self.rollout_store is not None and self.feed == "informative_only":
+            raise UnknownConfig(
+                "rollout_store needs feed 'all': of a group that begins with a probe's rollouts, silence says "
+                "something else; leave rollout_store out"
             )
         if self.policy.wave is not None:
             try:
@@ -245,11 +257,15 @@ class RunConfig:
             policy["probing"] = ProbingConfig(**policy["probing"])
         if policy.get("controller") is not None:
             policy["controller"] = ControllerConfig(**policy["controller"])
-        return cls(**{**values, "policy": PolicyConfig(**policy)})
+        store = values.get("rollout_store")
+        kept = {} if store is None else {"rollout_store": RolloutStoreConfig(**store)}
+        return cls(**{**values, **kept, "policy": PolicyConfig(**policy)})
 
     def config_hash(self) -> str:
         """SHA-256 over the canonical JSON; recorded with every draw."""
         hashed = {**self.to_dict(), "policy": self.policy.hashed()}
+        if self.rollout_store is None:  # which came later, and leaves the hashes of stored runs as they are
+            del hashed["rollout_store"]
         canonical = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 

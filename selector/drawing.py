@@ -13,7 +13,7 @@ import numpy as np
 from predictors.base import Beliefs
 from predictors.value import informative_probability
 from selector.budget import spread_rollouts
-from selector.claims import Claim, derive_claim
+from selector.claims import Claim, begun_by_probes, derive_claim
 from selector.config import BudgetConfig, RunConfig
 from selector.controlling import controlled_policy, numbers_in_force
 from selector.costing import expected_tokens, group_cost
@@ -29,6 +29,7 @@ from selector.lifecycle import find_cohorts, review_rate, waking_rows
 from selector.observations import NUM_DIFFICULTY_BINS, observation_ranges
 from selector.policies import build_policy
 from selector.policies.base import FactPolicy, Policy
+from selector.priors import begun
 from selector.probe_draw import draw_probes
 from selector.reading import read_beliefs
 from selector.reports import check_branch
@@ -62,7 +63,7 @@ class DrawRequest:
 def claim_of(config: RunConfig) -> Claim:
     """What the run's configuration lets it claim."""
     policy = build_policy(config.policy, weights=config.weights, advantage=config.advantage)
-    return derive_claim(
+    claim = derive_claim(
         uniform=policy.exact_uniform,
         empirical=config.policy.empirical,
         weights=config.weights,
@@ -73,6 +74,7 @@ def claim_of(config: RunConfig) -> Claim:
         refilled=config.policy.refill is not None,
         signal=config.signal,
     )
+    return claim if config.rollout_store is None else begun_by_probes(claim)
 
 
 def find_drawn(state: RunState, request: DrawRequest) -> DrawnBatch | None:
@@ -206,6 +208,8 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     event = _record(state, request, frame, beliefs, informative_N, drawn, period, now)
     if is_train and config.policy.budget is not None:
         event = spread(state, event, config.policy.budget)
+    if is_train and config.rollout_store is not None:
+        event = begun(state, event)
     rule = config.policy.wave if is_train else None
     wave = None if rule is None else asdict(rule)
     return replace(event, woken=woken.tolist(), cohorts=cohorts, wave=wave, controlled=controlled)

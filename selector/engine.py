@@ -32,6 +32,7 @@ from selector.facts import feature_column
 from selector.fold import fold
 from selector.ledger import compared
 from selector.pool import PoolState, empty_pool
+from selector.priors import standing
 from selector.reports import Decision, Refusal, Report, decide
 from selector.restoring import find_checkpoint
 from selector.rewarded import CountsRewards
@@ -228,6 +229,7 @@ class RunEngine:
             expired=True,
             may_be_silent=may_be_silent(self.state, ticket),
             rewards_count=CountsRewards(self.state).of_ticket(ticket),
+            prior=standing(self.state, ticket),
         )
 
     def _trained(self, trained: Sequence[str] | None) -> tuple[list[int] | None, list[Refusal]]:

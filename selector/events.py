@@ -118,6 +118,7 @@ class BatchDrawn(Event):
     wave: dict[str, Any] | None = None  # WaveConfig that its train tickets are under, whatever the run's is later
     controlled: dict[str, float] = field(default_factory=dict)  # the controller's numbers that it was drawn under
     tokens_K: np.ndarray | None = None  # float64, expected of one rollout at the draw; None while nothing was known
+    priors: list[dict[str, Any]] = field(default_factory=list)  # what train tickets begin with, by place; `priors`
 
     @property
     def rollouts_K(self) -> np.ndarray:
@@ -159,6 +160,7 @@ class GroupEvidence:
     closing: Closing | None
     reopens: bool = False  # the report began the next attempt of an errored or lost ticket
     decisions: list[WaveDecision] = field(default_factory=list)  # of the waves that it completed, in order
+    kept: list[int] = field(default_factory=list)  # bytes of each content that the store takes, 0 for none; or empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

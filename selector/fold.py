@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from predictors.base import Observations
-from selector import lifecycle, progress, restoring
+from selector import lifecycle, priors, progress, restoring
 from selector.config import RunConfig
 from selector.controlling import count_groups, fold_numbers
 from selector.costing import rollout_costs
@@ -38,6 +38,7 @@ from selector.holding import count_draw, count_ended, count_trained
 from selector.ledger import whole_microseconds
 from selector.revisits import next_overdue
 from selector.rewarded import CountsRewards, learn_rewards, say_unread
+from selector.rollout_store import Held
 from selector.silence import count_heard, loss_share
 from selector.standing import fixed_counts, fixed_shares, observed
 from selector.state import Checkpoint, DrawnBatch, RunState
@@ -105,9 +106,12 @@ def fold(state: RunState, event: Event) -> None:
             tickets = list(state.book.open)
             close(state, tickets, [end] * len(tickets))
             state.completed = True
+            state.held = Held()  # nothing is drawn any more
             state.last_change = state.seq
         case _:
             raise TypeError(f"no fold for {type(event).__name__}")
+    if state.config.rollout_store is not None:
+        state.held = state.held.within(state.config.rollout_store, state.policy_version)
 
 
 def close(state: RunState, tickets: Sequence[int], closings: Sequence[Closing]) -> None:
@@ -283,6 +287,7 @@ def _draw(state: RunState, event: BatchDrawn) -> None:
         table["deadline"][ordinals] = event.deadline
         state.book.next_deadline = min(state.book.next_deadline, event.deadline)
     np.add.at(state.in_flight_N, event.row_K, 1)
+    priors.fold_begun(state, batch)
     state.last_change = state.seq
 
 
@@ -352,6 +357,7 @@ def _take_in(state: RunState, groups: Sequence[GroupEvidence]) -> None:
     """Rollouts first, then the closings that they led to."""
     if any(group.n for group in groups):
         _add_rollouts(state, groups)
+        priors.hold(state, groups)
     for group in groups:
         if group.decisions:
             state.book.note(group.ticket, group.decisions)

@@ -37,6 +37,7 @@ def learn_ties(state: RunState, ordinals: np.ndarray) -> None:
     probes = ordinals[table["purpose"][ordinals] == PURPOSE_CODE[Purpose.PROBE]].tolist()
     stopped = [ticket for ticket in probes if state.batch_of(ticket).event.wave is not None]
     ordinals = ordinals[~np.isin(ordinals, stopped)] if stopped else ordinals
+    ordinals = ordinals[table["prior"][ordinals] == 0]  # which are judged by more than they scored
     rows = table["row"][ordinals]
     category_B = state.pool.category_N[rows] + 1
     graded_B = _is_graded(state, ordinals)

@@ -12,7 +12,6 @@ n' being the end of the next wave and j Beta-binomial; after the last wave the f
 
 from dataclasses import dataclass
 from itertools import pairwise
-from math import comb
 
 import numpy as np
 

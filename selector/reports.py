@@ -13,18 +13,19 @@ import numpy as np
 
 from selector.errors import BranchSuperseded, BranchUnknown, ReportInvalid
 from selector.events import Closing, GroupEvidence, RefusedEvidence, RolloutsReported
+from selector.priors import Arrived, is_wanted, prior_rollouts, why_not_kept
 from selector.rewarded import CountsRewards
 from selector.silence import may_be_silent
 from selector.standing import belief_at_draw, decide_waves, rule_of
 from selector.state import RunState
 from selector.tickets import hash_id, read_ticket_name
 from selector.types import RolloutStatus, TicketState, VoidReason
-from selector.verdict import judge
+from selector.verdict import COUNTED, judge
 from selector.waves import WaveConfig, WaveDecision
 from selector.whole_groups import untouched, whole_group
 
 EVIDENCE_COLUMNS = (
-    "n", "fragment", "outcome", "reward", "status", "tokens", "seconds", "version", "ids", "rewards",
+    "n", "fragment", "outcome", "reward", "status", "tokens", "seconds", "version", "ids", "rewards", "kept",
 )  # fmt: skip
 WITHOUT_OUTCOME = {RolloutStatus.UNSCORED, RolloutStatus.REWARDED}  # earlier versions told no difference
 RETRIABLE = (VoidReason.ERROR, VoidReason.LOST)
@@ -44,6 +45,7 @@ class RolloutIn:
     fragment: int = 0
     rewards: dict[str, float | None] | None = None
     version: tuple[int, int] | None = None  # first and last weights that generated it
+    body: bytes | None = None  # its content, for the rollout store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,8 @@ class Decision:
     rejected: list[Refusal] = field(default_factory=list)
     tickets: list[tuple[str, int | None]] = field(default_factory=list)  # per group sent: id, ordinal
     reached: list[int] = field(default_factory=list)  # per group sent: the rollout number its answer is about, or −1
+    bodies: dict[tuple[int, int, int], bytes] = field(default_factory=dict)  # (ticket, attempt, n) -> to be stored
+    not_kept: list[Refusal] = field(default_factory=list)  # contents of rollouts that count all the same
 
 
 @dataclass(slots=True)
@@ -101,6 +105,7 @@ class _Slot:
     tokens: int
     fragments: dict[int, tuple[float | None, int]]  # fragment -> outcome, tokens
     id_hash: int
+    prior: Arrived | None = None  # what fills the place while nothing has arrived
 
 
 @dataclass(slots=True)
@@ -114,6 +119,7 @@ class _Draft:
     slots: list[_Slot]
     rule: WaveConfig | None
     wave: int  # that is waited for; 0 is the first
+    begins_with: list[Arrived]  # prior rollouts
     past: dict[int, list[_Slot]] = field(default_factory=dict)  # earlier attempts, as far as they were asked for
     refused: set[tuple[object, ...]] = field(default_factory=set)  # rollouts refused so far
 
@@ -186,7 +192,11 @@ def _is_plain(group: GroupIn, attempt: int, size: int) -> bool:
     if len(group.rollouts) != size or group.void is not None or group.attempt not in (None, attempt):
         return False
     return all(
-        rollout.n in (None, place) and rollout.id is None and rollout.version is None and not rollout.fragment
+        rollout.n in (None, place)
+        and rollout.id is None
+        and rollout.version is None
+        and not rollout.fragment
+        and rollout.body is None
         for place, rollout in enumerate(group.rollouts)
     )
 
@@ -214,15 +224,17 @@ def _problem_of(state: RunState, version: tuple[int, int]) -> tuple[str, str] | 
 
 
 def _load(state: RunState, ticket: int) -> _Draft:
-    table = state.book.tickets
+    table, begins_with = state.book.tickets, prior_rollouts(state, ticket)
+    slots = _load_slots(state, state.book.slots(ticket)) if table["arrived"][ticket] else _empty_slots(state, ticket)
     return _Draft(
         ticket=ticket,
         state=int(table["state"][ticket]),
         reason=int(table["reason"][ticket]),
         attempt=int(table["attempt"][ticket]),
-        slots=_load_slots(state, state.book.slots(ticket)) if table["arrived"][ticket] else _empty_slots(state, ticket),
+        slots=_begun(slots, begins_with),
         rule=rule_of(state, ticket),
         wave=int(table["wave"][ticket]),
+        begins_with=begins_with,
         refused={_identity(refused) for refused in state.refused.get(ticket, ())},
     )
 
@@ -243,6 +255,13 @@ def _load_slots(state: RunState, slots: slice) -> list[_Slot]:
 def _empty_slots(state: RunState, ticket: int) -> list[_Slot]:
     """The slots of an attempt of which nothing has arrived, as most are when they are reported."""
     return [_Slot(False, None, None, 0, 0, {}, 0) for _ in range(int(state.book.tickets["group_size"][ticket]))]
+
+
+def _begun(slots: list[_Slot], begins_with: Sequence[Arrived]) -> list[_Slot]:
+    """The same slots, with prior rollouts in the first of them."""
+    for slot, prior in zip(slots, begins_with, strict=False):
+        slot.prior = prior
+    return slots
 
 
 def _identity(refused: RefusedEvidence) -> tuple[object, ...]:
@@ -286,6 +305,8 @@ class _GroupDecision:
         if not self.columns["n"] and closing is None and not reopens:
             return None
         attempt = self.draft.attempt
+        if not any(self.columns["kept"]):
+            self.columns["kept"] = []
         return GroupEvidence(
             ticket=self.draft.ticket,
             attempt=attempt,
@@ -299,13 +320,13 @@ class _GroupDecision:
         """The number that the caller gave. Its place in the list is one only when the list is the whole group."""
         if rollout.n is not None or rollout.id is not None:
             return rollout.n
-        size = len(self.draft.slots)
-        if len(self.group.rollouts) != size and not self.group.final:
+        size, sent, prior = len(self.draft.slots), len(self.group.rollouts), len(self.draft.begins_with)
+        if sent not in (size, size - prior) and not self.group.final:
             raise ReportInvalid(
-                f"ticket {self.group.ticket!r}: rollout {place} of {len(self.group.rollouts)} has neither `n` nor "
-                f"`id`; give one, send all {size} rollouts, or set `final`"
+                f"ticket {self.group.ticket!r}: rollout {place} of {sent} has neither `n` nor `id`; give one, send all "
+                f"{size - prior} rollouts, or set `final`"
             )
-        return place
+        return place if sent > size - prior else prior + place
 
     def _reopens(self) -> bool | None:
         """Whether this report begins the ticket's next attempt; None when it names an attempt it cannot."""
@@ -317,7 +338,7 @@ class _GroupDecision:
         if wanted == draft.attempt + 1 and retriable and alive:
             draft.past[draft.attempt] = draft.slots
             draft.attempt, draft.state, draft.reason = wanted, TicketState.OPEN, VoidReason.NONE
-            draft.slots = [_Slot(False, None, None, 0, 0, {}, 0) for _ in draft.slots]
+            draft.slots = _begun([_Slot(False, None, None, 0, 0, {}, 0) for _ in draft.slots], draft.begins_with)
             draft.wave = 0
             return True
         if wanted < draft.attempt:
@@ -362,11 +383,14 @@ class _GroupDecision:
             self.decision.applied += 1
 
     def _number_of(self, id_hash: int) -> int | None:
-        """The number of a known id, else the next free one; None when the group is full."""
+        """The number of a known id, else the next free one, those of prior rollouts last; None when the group is
+        full.
+        """
         for n, slot in enumerate(self.draft.slots):
             if slot.id_hash == id_hash:
                 return n
-        return next((n for n, slot in enumerate(self.draft.slots) if not slot.arrived), None)
+        free = [n for n, slot in enumerate(self.draft.slots) if not slot.arrived]
+        return min(free, key=lambda n: (self.draft.slots[n].prior is not None, n), default=None)
 
     def _known(self, rollout: RolloutIn, n: int, id_hash: int) -> None:
         slot = self.draft.slots[n]
@@ -398,10 +422,27 @@ class _GroupDecision:
         version = (rollout.version or self.version)[0]
         values = (
             n, rollout.fragment, outcome, reward, status, tokens, rollout.seconds or 0.0, version, rollout.id,
-            rollout.rewards,
+            rollout.rewards, self._keep(rollout, n, version),
         )  # fmt: skip
         for column, value in zip(self.columns.values(), values, strict=True):
             column.append(value)
+
+    def _keep(self, rollout: RolloutIn, n: int, version: int) -> int:
+        """Bytes of the rollout's content that the store takes, of rollouts that a train ticket could begin with; 0 for
+        none.
+        """
+        ticket, body, slot = self.draft.ticket, rollout.body, self.draft.slots[n]
+        if body is None or rollout.fragment or len(slot.fragments) != 1 or not is_wanted(self.state, ticket):
+            return 0
+        if slot.outcome is None or slot.status not in COUNTED:
+            return 0
+        why = why_not_kept(self.state, len(body), version)
+        if why is not None:
+            code, detail = why
+            self.decision.not_kept.append(Refusal(ticket=self.group.ticket, n=n, code=code, detail=detail))
+            return 0
+        self.decision.bodies[ticket, self.draft.attempt, n] = body
+        return len(body)
 
     def _closing(self) -> Closing | None:
         """How the group leaves its ticket, or None while it stays as it was."""
@@ -413,7 +454,7 @@ class _GroupDecision:
         if self.stale:
             void = VoidReason.STALE
         ended = void is not None or self.group.final or self._stops()
-        if not ended and not all(slot.arrived for slot in draft.slots):
+        if not ended and not all(slot.arrived or slot.prior is not None for slot in draft.slots):
             return None
         columns = tuple(zip(*((s.outcome, s.reward, s.status) for s in draft.slots if s.arrived), strict=True)) or (
             (),
@@ -426,6 +467,7 @@ class _GroupDecision:
             void=void,
             may_be_silent=may_be_silent(self.state, draft.ticket),
             rewards_count=self.rewards_count,
+            prior=[slot.prior for slot in draft.slots if slot.prior is not None and not slot.arrived],
         )
         draft.state = TicketState.REPORTED if closing.reported else TicketState.VOID
         draft.reason = closing.reason

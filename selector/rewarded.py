@@ -14,7 +14,7 @@ import numpy as np
 from predictors.base import Beliefs
 from predictors.reward_groups import RewardGroups, reward_groups
 from predictors.rewards import RewardBeliefs
-from selector.draw import DrawFrame, DrawPlan
+from selector.draw_plan import DrawFrame, DrawPlan
 from selector.policies import POLICIES
 from selector.policies.base import Policy
 from selector.reading import dealt_rows

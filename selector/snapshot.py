@@ -40,7 +40,7 @@ _BATCH_ARRAYS = (
     "informative_K",
     "tokens_K",
 )
-_PLAIN = ("seq", "branch", "segment_start", "lifecycle_start", "controller_start", "completed")
+_PLAIN = ("seq", "branch", "segment_start", "lifecycle_start", "controller_start", "completed", "ever_held")
 
 
 def pack(

@@ -22,6 +22,7 @@ from selector.events import BatchDrawn, RefusedEvidence, SignalsReceived
 from selector.ledger import Ledger
 from selector.pool import PoolState
 from selector.revisits import assign_positions, rows_by_position
+from selector.rollout_store import Held
 from selector.signals import Signals
 from selector.tickets import TicketBook, TicketName
 from selector.types import PURPOSES, Lifecycle, Source
@@ -110,9 +111,11 @@ class RunState:
     completed: bool = False
     controlled: dict[str, float] = field(default_factory=dict)  # the controller's numbers at the last train draw
     seen: np.ndarray = field(default_factory=lambda: np.zeros(len(COUNTS)))  # what came back since, as it counts
-    held: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # for quotas, `holding`; empty: not begun
+    quota_counts: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # `holding`; empty: not begun
     rows: dict[str, np.ndarray] = field(default_factory=dict)
     signals: Signals = field(default_factory=Signals)
+    held: Held = field(default_factory=Held)
+    ever_held: int = 0  # rollouts that the store ever held, lost ones among them
     in_flight_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     revisit_position_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     revisit_row_P: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # row at each of these positions
@@ -188,7 +191,7 @@ class RunState:
         """The controller's numbers are not those of the policy of now: it begins anew."""
         self.controlled = {}
         self.seen = np.zeros(len(COUNTS))
-        self.held = np.zeros((0, 0))
+        self.quota_counts = np.zeros((0, 0))
         self.controller_start = self.seq
 
     def see_version(self, policy_version: int) -> None:
@@ -260,7 +263,7 @@ class RunState:
             **{name: self.rows[name].copy() for name in ROW_COLUMNS},
             "counters": np.array([getattr(self, name) for name in COUNTERS], np.int64),
             "seen": self.seen.copy(),
-            "held": self.held.copy(),
+            "held": self.quota_counts.copy(),
             **{f"{CONTROLLED}{name}": np.array([value]) for name, value in self.controlled.items()},
             **self.signals.state(),
             **{f"estimator.{name}": array.copy() for name, array in self.estimator.state().items()},
@@ -269,6 +272,7 @@ class RunState:
             **{f"rewards.{name}": array for name, array in self._known_rewards().items()},
             "heard": self.heard.copy(),
             **({CLOCK: np.array([self.clock_shift, self.clock_open], np.int64)} if self.started_from else {}),
+            **({} if self.config.rollout_store is None else self.held.state()),
         }
 
     def _known_rewards(self) -> State:
@@ -292,7 +296,8 @@ class RunState:
             k.removeprefix(CONTROLLED): v[0].item() for k, v in saved.items() if k.startswith(CONTROLLED)
         }
         self.seen = np.array(saved.get("seen", np.zeros(len(COUNTS))))
-        self.held = np.array(saved.get("held", np.zeros((0, 0))))
+        self.quota_counts = np.array(saved.get("held", np.zeros((0, 0))))
+        self.held = Held.from_state(saved)
         # Draws that count anew: what was mastered in those that are lost was so before the next one.
         np.minimum(self.rows["mastered_draw_N"], self.train_draws + 1, out=self.rows["mastered_draw_N"])
         if beliefs:

@@ -43,8 +43,9 @@ TICKET_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
     "microseconds": (np.int64, 0),  # what its rollouts took by the caller's word, of the current attempt
     "wave": (np.int32, 0),  # waves after which it was told to continue
     "dropped": (np.bool_, 0),  # its rule ended it, and its method does not train on it
+    "prior": (np.int32, 0),  # first places of its group that prior rollouts fill, of every attempt; `priors`
 }
-LATER_COLUMNS = ("microseconds", "rewarded")  # that snapshots of earlier versions do not have
+LATER_COLUMNS = ("microseconds", "rewarded", "prior")  # that snapshots of earlier versions do not have
 ATTEMPT_COLUMNS = (
     "state",
     "reason",

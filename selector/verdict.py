@@ -26,12 +26,14 @@ def judge(
     expired: bool = False,
     may_be_silent: bool = False,
     rewards_count: Callable[[], bool] | None = None,
+    prior: Sequence[tuple[float | None, float | None, int]] = (),
 ) -> Closing:
     """How a group closes with these rollouts, in any order.
 
     `void`: it ends without counting, for this reason. `expired`: its deadline passed; it counts if it has enough.
     `may_be_silent`: that nothing came back says something, `silence`. `rewards_count`: asked of a group without any
-    outcome that has rewards, whether it counts by them.
+    outcome that has rewards, whether it counts by them. `prior`: outcome, reward and status of what the group begins
+    with; it has a say in the verdict and is counted nowhere.
     """
     scored = [
         (outcome, reward)
@@ -39,11 +41,12 @@ def judge(
         if outcome is not None and status in COUNTED
     ]
     passes = fsum(outcome for outcome, _ in scored)  # exact, so the order of arrival changes nothing
-    by_outcome = is_informative([outcome for outcome, _ in scored], config.tolerance)
-    by_reward = is_informative([reward for _, reward in scored], config.tolerance)
+    whole = [*scored, *((outcome, reward) for outcome, reward, _ in prior)]
+    by_outcome = is_informative([outcome for outcome, _ in whole], config.tolerance)
+    by_reward = is_informative([reward for _, reward in whole], config.tolerance)
     rewarded = _rewards_alone(outcomes, rewards, statuses) if rewards_count is not None and not scored else []
     if rewarded and rewards_count is not None and rewards_count():
-        by_outcome = by_reward = is_informative(rewarded, config.tolerance)
+        by_outcome = by_reward = is_informative([*rewarded, *(reward for _, reward, _ in prior)], config.tolerance)
     else:
         rewarded = []
     enough = max(len(scored), len(rewarded)) >= config.min_rollouts

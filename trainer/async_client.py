@@ -121,6 +121,7 @@ class AsyncClient:
     draw = _awaited(Client.draw)
     batch = _awaited(Client.batch)
     tickets = _awaited(Client.tickets)
+    fetch_rollouts = _awaited(Client.fetch_rollouts)
     report = _awaited(Client.report)
 
     step = _awaited(Client.step)

@@ -17,6 +17,7 @@ from trainer.client import Client
 from trainer.errors import InvalidRequest, MidbandError, ServiceUnavailable
 from trainer.loss import yield_factor
 from trainer.policy import Policy, reward_of
+from trainer.priors import prior_rollouts
 from trainer.rollout.ahead import Ahead, by_age
 from trainer.rollout.base import RolloutEngine, RolloutGroup
 from trainer.rollout.waves import RolledOut, hand_in, roll_out
@@ -218,9 +219,17 @@ class Training:
         laps.end("draw")
         if not batch.tickets:
             return batch.reason or "no tickets"
-        done = roll_out(
-            self.client, self.run, self.engine, batch.tickets, policy_version=index, branch=branch, lap=laps.end
+        store = self.config.run.rollout_store
+        priors = (
+            prior_rollouts(self.client, self.run, batch.tickets, version=index, max_lag=store.max_lag or 0)
+            if store is not None
+            else None
         )
+        laps.end("draw")
+        done = roll_out(
+            self.client, self.run, self.engine, batch.tickets, policy_version=index, branch=branch, lap=laps.end,
+            priors=priors,
+        )  # fmt: skip
         self._refuse(done)
         return done
 

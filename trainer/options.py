@@ -7,7 +7,7 @@ which exist. A test holds the two together.
 from collections.abc import Mapping
 from typing import Literal, TypedDict
 
-from api.schemas import PurposeName, StartFrom
+from api.schemas import PurposeName, RolloutStoreRequest, StartFrom
 
 
 class RunOptions(TypedDict, total=False):
@@ -29,6 +29,7 @@ class RunOptions(TypedDict, total=False):
     loss_aggregation: Literal["per_prompt", "per_sequence", "per_token"]
     advantage: Literal["grpo", "dr_grpo", "rloo"]
     start_from: StartFrom | Mapping[str, object] | None
+    rollout_store: RolloutStoreRequest | Mapping[str, object] | None
 
 
 class ConfigOptions(TypedDict, total=False):

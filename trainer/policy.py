@@ -112,7 +112,8 @@ class Policy:
         counted = (advantage_B != 0).tolist() if self.reference is None else [True] * len(rollouts)
         rows = [b for b, rollout in enumerate(rollouts) if counted[b] and rollout.completion_ids]
         chosen = [rollouts[b] for b in rows]
-        importance = self._importance(chosen, ticket_B[rows].tolist(), {one.place for one in replayed})
+        older = {b for b, rollout in enumerate(chosen) if rollout.made_by not in (None, step)}
+        importance = self._importance(chosen, ticket_B[rows].tolist(), {one.place for one in replayed}, older)
         self.model.train()
         with _keyed_generator(self.config.seed, step, self.model.device):
             passes = [
@@ -256,21 +257,22 @@ class Policy:
         }
 
     def _importance(
-        self, rollouts: list[Rollout], ticket_of: Sequence[int], replayed: Set[int]
+        self, rollouts: list[Rollout], ticket_of: Sequence[int], replayed: Set[int], older: Set[int]
     ) -> list[Sequence[float]] | None:
         """By how much each token is likelier under the weights of now than to its sampler; None: nobody asks.
 
         Rollouts it is asked of are given, in place, the log-probabilities of the weights of now, so that the clip is
-        about those. Without a cap these are the replayed ones, and 1 stands for the others. With one these are all, as
+        about those. Without a cap these are the replayed ones, by ticket, and older ones that a group began with, by
+        their place here, and 1 stands for the others. With one these are all, as
         a sampler with other kernels, another precision or older weights is another policy; the ratios of fresh
         rollouts are cut at it, which bounds their variance for a bias towards smaller steps (Ionides, "Truncated
         importance sampling", J. Comput. Graph. Stat. 17, 2008).
         """
         cap = self.config.loss.importance_cap
-        if cap is None and not replayed:
+        if cap is None and not replayed and not older:
             return None
         importance: list[Sequence[float]] = [[1.0] * len(rollout.completion_ids) for rollout in rollouts]
-        rows = [b for b, ticket in enumerate(ticket_of) if cap is not None or ticket in replayed]
+        rows = [b for b, ticket in enumerate(ticket_of) if cap is not None or ticket in replayed or b in older]
         size = self.config.optimizer.microbatch
         for start in range(0, len(rows), size):
             piece = rows[start : start + size]

@@ -28,6 +28,7 @@ def group(
     seconds: Iterable[Number] | None = None,
     statuses: Iterable[Status | None] | None = None,
     named_rewards: Iterable[Mapping[str, Number] | None] | None = None,
+    completions: Iterable[Mapping[str, object] | None] | None = None,
     final: bool = True,
     start: int | None = None,
     void: VoidName | None = None,
@@ -39,7 +40,9 @@ def group(
     `outcomes` in [0, 1] say what was right and drive the pass rate; `rewards` are what the trainer optimises, where
     they differ. None or NaN: no score, which is never a 0. The other lists have one entry a rollout each. `final`
     closes the ticket with what is here, also when that is less than the group size; a wave is sent with `final` False
-    and `start`, the number of its first rollout in the group. `void` ends it without a group.
+    and `start`, the number of its first rollout in the group. `void` ends it without a group. `completions` say what a
+    probe's rollouts generated, as `text`, `token_ids` and `logprobs`, for a run with a rollout store. Of a ticket with
+    `prior_rollouts` either the others are handed in, or a whole group that was made without those.
     Raises InvalidRequest for an infinity, an outcome outside [0, 1], lists of different lengths, or too many rollouts.
     """
     name = ticket.ticket if isinstance(ticket, Ticket) else ticket
@@ -60,6 +63,7 @@ def group(
         )
     columns: dict[str, Iterable[object] | None] = {
         "reward": rewards, "tokens": tokens, "seconds": seconds, "status": statuses, "rewards": named_rewards,
+        "completion": completions,
     }  # fmt: skip
     for field, values in columns.items():
         if values is not None:

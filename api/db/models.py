@@ -169,6 +169,15 @@ snapshots = Table(
     Column("sha256", String(64), nullable=False),
 )
 
+# What rollouts of probes say, of runs with a rollout store, for as long as the run's log holds them.
+rollout_bodies = Table(
+    "rollout_bodies",
+    metadata,
+    Column("run_id", ForeignKey("runs.id"), primary_key=True),
+    Column("serial", BigInteger, primary_key=True, autoincrement=False),  # selector/rollout_store.py
+    Column("payload", LargeBinary, nullable=False),  # JSON, as it was sent
+)
+
 keys = Table(
     "keys",
     metadata,

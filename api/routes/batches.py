@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request
 
 from api import schemas
 from api.auth import DRAW, READ
-from api.errors import InvalidCursor, NotAvailable
+from api.errors import InvalidCursor
 from api.routes.answers import Json, service_of
 
 router = APIRouter(prefix="/v1/runs/{run}", tags=["batches"])
@@ -53,6 +53,6 @@ async def list_tickets(
     )
 
 
-@router.post("/rollouts/fetch", dependencies=[READ], responses={501: {"model": schemas.ErrorBody}})
-async def fetch_rollouts(run: str) -> Json:
-    raise NotAvailable("bodies of prior rollouts are not kept yet")
+@router.post("/rollouts/fetch", response_model=schemas.FetchAnswer, dependencies=[READ])
+async def fetch_rollouts(request: Request, run: str, body: schemas.FetchRequest) -> Json:
+    return Json(await service_of(request).fetch(run, body.ids))

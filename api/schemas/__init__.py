@@ -25,7 +25,19 @@ from api.schemas.base import (
     VersionInfo,
     VoidName,
 )
-from api.schemas.batches import Batch, BatchRequest, Predicted, Ticket, TicketPage, TicketStatus
+from api.schemas.batches import (
+    MAX_FETCHED,
+    Batch,
+    BatchRequest,
+    FetchAnswer,
+    FetchedRollout,
+    FetchRequest,
+    Predicted,
+    PriorRollout,
+    Ticket,
+    TicketPage,
+    TicketStatus,
+)
 from api.schemas.costs import ComparisonInfo, ComparisonRequest, CostsInfo, CurveInfo, DiagnosisInfo, QualityTarget
 from api.schemas.pools import ImportReport, PoolInfo, PoolRequest, QuarantineReport, QuarantineRequest, RowError
 from api.schemas.progress import (
@@ -60,6 +72,7 @@ from api.schemas.runs import (
     PolicyRequest,
     RefillRequest,
     RolloutCounts,
+    RolloutStoreRequest,
     RunCreated,
     RunInfo,
     RunRequest,
@@ -72,6 +85,7 @@ from api.schemas.runs import (
 __all__ = [
     "CONTRACT",
     "MAX_BATCH_SIZE",
+    "MAX_FETCHED",
     "MAX_GROUPS_PER_REPORT",
     "MAX_GROUP_SIZE",
     "MAX_KEY_LENGTH",
@@ -94,6 +108,9 @@ __all__ = [
     "DiagnosisInfo",
     "ErrorBody",
     "Estimate",
+    "FetchAnswer",
+    "FetchRequest",
+    "FetchedRollout",
     "Finite",
     "GroupAnswer",
     "GroupReport",
@@ -105,6 +122,7 @@ __all__ = [
     "PoolInfo",
     "PoolRequest",
     "Predicted",
+    "PriorRollout",
     "PromptKey",
     "PurposeName",
     "QualityTarget",
@@ -120,6 +138,7 @@ __all__ = [
     "RestoreRequest",
     "RolloutCounts",
     "RolloutReport",
+    "RolloutStoreRequest",
     "RowError",
     "RunCreated",
     "RunInfo",

@@ -1,11 +1,14 @@
 """Draws, tickets and batches on the wire."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from api.schemas.base import MAX_BATCH_SIZE, MAX_GROUP_SIZE, Answer, Count, PurposeName, Request
+from api.schemas.reports import Completion
 from api.schemas.runs import ClaimInfo
+
+MAX_FETCHED = 10_000  # rollouts in one call
 
 
 class BatchRequest(Request):
@@ -29,6 +32,13 @@ class Predicted(Answer):
     tokens: float | None = None
 
 
+class PriorRollout(Answer):
+    """A rollout of a probe that a train ticket begins with; its body is at `/rollouts/fetch`."""
+
+    id: str
+    policy_version: int
+
+
 class Ticket(Answer):
     ticket: str
     prompt: str
@@ -39,6 +49,7 @@ class Ticket(Answer):
     weight: float | None
     predicted: Predicted
     category: str | None = None
+    prior_rollouts: list[PriorRollout] = Field(default=[])  # left out where there are none
     content: object = None
     answer: str | None = None
 
@@ -61,6 +72,27 @@ class Batch(Answer):
     blocked: int
     suggested_size: int | None = None
     tickets: list[Ticket]
+
+
+class FetchRequest(Request):
+    ids: list[Annotated[str, Field(min_length=1, max_length=400)]] = Field(min_length=1, max_length=MAX_FETCHED)
+
+
+class FetchedRollout(Answer):
+    """What a probe reported of a rollout, with its completion as it was sent."""
+
+    id: str
+    prompt: str
+    policy_version: int
+    outcome: float
+    reward: float | None
+    status: Literal["ok", "truncated"]
+    tokens: int
+    completion: Completion
+
+
+class FetchAnswer(Answer):
+    rollouts: list[FetchedRollout]
 
 
 class TicketStatus(Answer):

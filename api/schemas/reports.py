@@ -12,6 +12,12 @@ class Completion(Body):
     token_ids: list[int] | None = None
     logprobs: list[Finite] | None = None
 
+    @model_validator(mode="after")
+    def _has_a_probability_for_each_token(self) -> "Completion":
+        if self.token_ids is not None and self.logprobs is not None and len(self.token_ids) != len(self.logprobs):
+            raise ValueError(f"{len(self.token_ids)} token_ids and {len(self.logprobs)} logprobs: one for each token")
+        return self
+
 
 class RolloutReport(Body):
     """One rollout. `outcome` in [0, 1] drives the pass rate; `reward`, by default the same, is what is optimised."""
@@ -97,4 +103,6 @@ class ReportAnswer(Answer):
     late: int
     rejected: list[Rejection]
     groups: list[GroupAnswer]
+    kept: int = 0  # completions that the run's rollout store took
+    not_kept: list[Rejection] = Field(default=[])  # those that it did not take; their rollouts count
     refills: list[RefillInfo] = Field(default=[])  # of the batches reported on, where the policy has `refill`

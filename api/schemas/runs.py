@@ -122,6 +122,17 @@ class RunSettings(Request):
     max_lag: Count | None = None
 
 
+class RolloutStoreRequest(Request):
+    """Keeps what probes have generated, for train tickets to begin with; `{}` takes the defaults.
+
+    `max_lag`: versions that the run may be ahead of a rollout; 0, the default: it is of the weights of now.
+    """
+
+    max_rollouts: int | None = Field(default=None, ge=1, le=1_000_000)
+    max_bytes: int | None = Field(default=None, ge=1, le=2**40)
+    max_lag: Count | None = None
+
+
 class StartFrom(Request):
     """Another run on the pool whose beliefs warm this one's."""
 
@@ -146,6 +157,7 @@ class RunRequest(RunSettings):
     loss_aggregation: Literal["per_prompt", "per_sequence", "per_token"] = "per_prompt"
     advantage: Literal["grpo", "dr_grpo", "rloo"] = "grpo"
     start_from: StartFrom | None = None
+    rollout_store: RolloutStoreRequest | None = None
 
 
 class ConfigRequest(Request):
@@ -213,3 +225,4 @@ class RunInfo(Answer):
     suspects: list[dict[str, object]]
     controlled: dict[str, float] = Field(default={})
     started_from: dict[str, object] | None = None  # run, step, position and discount of what it began with
+    rollout_store: dict[str, int] | None = None  # rollouts held, their bytes, and how many no ticket has begun with

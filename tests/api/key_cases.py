@@ -71,6 +71,7 @@ BODIES: dict[tuple[str, str], object] = {
     ("/v1/runs/{run}/config", "post"): {"max_lag": 9},
     ("/v1/runs/{run}/complete", "post"): {},
     ("/v1/runs/{run}/batches", "post"): {"index": 1, "size": 1, "policy_version": 1},
+    ("/v1/runs/{run}/rollouts/fetch", "post"): {"ids": ["none"]},
     ("/v1/runs/{run}/reports", "post"): {"groups": [{"ticket": "none", "final": True}]},
     ("/v1/runs/{run}/steps", "post"): {"step": 1, "policy_version": 1},
     ("/v1/runs/{run}/checkpoints", "post"): {"step": 7},

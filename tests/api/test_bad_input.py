@@ -385,11 +385,6 @@ def test_a_request_keeps_the_name_it_was_given_if_that_is_sane(shared: Http) -> 
     assert shared.send("GET", RUN).headers["x-request-id"] != shared.send("GET", RUN).headers["x-request-id"]
 
 
-def test_what_is_not_built_yet_says_so(shared: Http) -> None:
-    with unchanged(shared):
-        refused(shared.send("POST", "/v1/runs/r/rollouts/fetch", {"ids": ["x"]}), 501, "not_available")
-
-
 @pytest.mark.parametrize(
     ("path", "code", "word"),
     [

@@ -115,7 +115,7 @@ def test_every_body_is_described_with_its_fields(document: Json) -> None:
         assert set(components[model.__name__]["properties"]) == set(model.model_fields)
 
 
-WITHOUT_BODY = {"/v1/runs/{run}/complete", "/v1/runs/{run}/rollouts/fetch"}
+WITHOUT_BODY = {"/v1/runs/{run}/complete"}
 
 
 def test_operations_are_named_apart(document: Json) -> None:

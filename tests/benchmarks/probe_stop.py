@@ -22,8 +22,8 @@ from predictors.value import beta_parameters, informative_probability
 from selector.probe_value import moments
 from selector.probing import settle_rule, settled
 from selector.waves import Seen, Verdict
-from tests.benchmarks.learner_model import Constants, Learner
 from tests.benchmarks.language import arguments
+from tests.benchmarks.learner_model import Constants, Learner
 
 GROUP_SIZE = 8
 LONGEST = 40

@@ -53,6 +53,7 @@ def fingerprint(state: RunState) -> dict[str, Any]:
             state.segment_start,
             state.lifecycle_start,
             state.controller_start,
+            state.ever_held,
             state.completed,
             state.config_hash,
         ),
@@ -251,7 +252,10 @@ class CheckedRun(RuleBasedStateMachine):
             outcome = None
         status = RolloutStatus.ERROR if (ticket + attempt + 2 * n) % 7 == 0 else RolloutStatus.OK
         tokens = 100 * (n + 1) + 10 * attempt + fragment + 1
-        return RolloutIn(n=n, fragment=fragment, outcome=outcome, reward=outcome, status=status, tokens=tokens)
+        body = b"." * (1 + n)
+        return RolloutIn(
+            n=n, fragment=fragment, outcome=outcome, reward=outcome, status=status, tokens=tokens, body=body
+        )
 
     def group(self, ticket: int, ns: list[int], **values: Any) -> GroupIn:
         attempt = values.get("attempt") or int(self.state.book.tickets["attempt"][ticket])
@@ -317,6 +321,25 @@ class CheckedRun(RuleBasedStateMachine):
             counted = (table["purpose"] == code) & (table["state"] != TicketState.VOID)
             assert ledger.tokens[Source(purpose.value)] == table["tokens"][counted].sum()
             assert ledger.rollouts[Source(purpose.value)] == table["arrived"][counted].sum()
+
+    @invariant()
+    def each_rollout_begins_one_ticket_and_none_of_the_audit(self) -> None:
+        table, held, bounds = self.state.book.tickets, self.state.held, self.state.config.rollout_store
+        priors = [(b, prior) for b in self.state.batches if b.alive for prior in b.event.priors]
+        named = [tuple(rollout) for _, prior in priors for rollout in prior["rollouts"]]
+        assert len(set(named)) == len(named)
+        begun = {b.first_ticket + prior["place"]: len(prior["rollouts"]) for b, prior in priors}
+        alive = np.array([b.alive for b in self.state.batches], bool)[table["batch"]]
+        assert {int(t): int(table["prior"][t]) for t in np.flatnonzero((table["prior"] > 0) & alive)} == begun
+        assert (table["purpose"][list(begun)] == PURPOSE_CODE[Purpose.TRAIN]).all() if begun else True
+        assert len(np.unique(held["serial"])) == len(held)
+        if bounds is None:
+            assert not begun
+            assert not len(held)
+        else:
+            assert len(held) <= bounds.max_rollouts
+            assert held["size"].sum() <= bounds.max_bytes
+            assert (held["serial"] <= self.state.ever_held).all()
 
     @invariant()
     def each_group_counts_once(self) -> None:

@@ -19,6 +19,7 @@ from selector.config import BudgetConfig, ControllerConfig, Design, LifecycleCon
 from selector.refill import RefillConfig
 from selector.refilling import last_refilled
 from selector.reports import GroupIn
+from selector.rollout_store import RolloutStoreConfig
 from selector.snapshot import snapshot
 from selector.types import PURPOSE_CODE, Lifecycle, Purpose, RolloutStatus, TicketState, VoidReason
 from selector.waves import WaveConfig
@@ -39,6 +40,7 @@ SCREEN = WaveConfig(rule="screen", first=2)
 UNTIL = WaveConfig(rule="until_success", first=2, step=1)
 BUDGET = BudgetConfig(rule="neyman", low=2, high=5)
 SPENDING: list[dict[str, Any]] = [{}, {}, {"wave": SCREEN}, {"wave": UNTIL}, {"budget": BUDGET}]
+STORES = [None, RolloutStoreConfig(max_rollouts=6, max_lag=2), RolloutStoreConfig(max_bytes=9, max_lag=1)]
 CONTROLLERS: list[ControllerConfig | None] = [None, None, ControllerConfig(name="batch_size", options={"wanted": 3.0})]
 
 tickets = st.integers(0, 10_000)
@@ -70,6 +72,7 @@ class RunMachine(CheckedRun):
         spending=st.sampled_from(SPENDING),
         refill=st.sampled_from([None, RefillConfig(rounds=3)]),
         controller=st.sampled_from(CONTROLLERS),
+        store=st.sampled_from(STORES),
     )
     def begin(
         self,
@@ -87,6 +90,7 @@ class RunMachine(CheckedRun):
         spending: dict[str, Any],
         refill: RefillConfig | None,
         controller: ControllerConfig | None,
+        store: RolloutStoreConfig | None,
     ) -> None:
         self.flat = estimator == "discounted_beta"
         base = make_policy() if self.flat else make_policy(estimator=estimator, estimator_options={})
@@ -104,6 +108,7 @@ class RunMachine(CheckedRun):
             ticket_ttl_s=ttl,
             review_share=review_share,
             seed=seed,
+            rollout_store=None if "wave" in spending else store,
         )
         self.session = ShadowedSession(config, make_pool(NUM_ROWS, heldout=HELDOUT))
         self.model = Model()
@@ -192,6 +197,17 @@ class RunMachine(CheckedRun):
             self.pay(group)
         self.session.send(*groups)
         assert len(self.state.book.open) <= leave
+
+    @precondition(CheckedRun.has_open)
+    @rule(final=st.booleans())
+    def report_what_is_new(self, final: bool) -> None:
+        """Of tickets that begin with prior rollouts what they lack, and nothing more."""
+        begun = [t for t in self.state.book.open if self.state.book.tickets["prior"][t]]
+        for ticket in begun:
+            numbers = list(range(int(self.state.book.tickets["prior"][ticket]), self.size_of(ticket)))
+            decision = self.send(ticket, self.group(ticket, numbers, final=final))
+            assert decision.applied + decision.duplicate == len(numbers)
+            assert self.state.book.tickets["state"][ticket] != TicketState.OPEN
 
     @precondition(CheckedRun.has_ended)
     @rule(choices=several, ns=numbers)
@@ -291,6 +307,19 @@ class RunMachine(CheckedRun):
                 if self.state.book.tickets["state"][ticket] == TicketState.OPEN:
                     self.send(ticket, self.group(ticket, list(range(self.size_of(ticket)))))
             self.record_step(0, 1)
+
+    @precondition(lambda self: self.state.config.rollout_store is not None and self.is_running())
+    @rule(size=st.integers(2, 5), reported=st.integers(1, 4), lag=st.integers(0, 2))
+    def probe_and_train(self, size: int, reported: int, lag: int) -> None:
+        """Probes of the weights of now or of older ones, and a draw that may begin with what they made."""
+        request = self.session.request(self.next_index[Purpose.PROBE], size, purpose=Purpose.PROBE, allow_repeat=True)
+        self.next_index[Purpose.PROBE] += 1
+        event = self.drawn(request)
+        self.session.apply(event)
+        for ticket in tickets_of(self.state.batches[-1])[:reported]:
+            group = self.group(ticket, list(range(self.size_of(ticket))))
+            self.send(ticket, group, version=max(self.state.policy_version - lag, 0))
+        self.train_draw(size + 3)
 
     # Signals
 

@@ -1,10 +1,10 @@
 """Runs, and what goes round in them: batches, tickets, reports."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Unpack
 
 from api import schemas
-from api.schemas import Batch, GroupReport, PurposeName, ReportAnswer, RunCreated, RunInfo, TicketPage
+from api.schemas import Batch, FetchedRollout, GroupReport, PurposeName, ReportAnswer, RunCreated, RunInfo, TicketPage
 from trainer.bodies import JsonObject
 from trainer.calls.base import Calls, Policy, request_body, with_policy
 from trainer.connection import Query, path_of
@@ -81,6 +81,15 @@ class RunCalls(Calls):
         """
         query: Query = {"batch": batch, "purpose": purpose, "state": state, "limit": limit, "cursor": cursor}
         return self._get(TicketPage, path_of("/v1/runs", run, "tickets"), query)
+
+    def fetch_rollouts(self, run: str, ids: Sequence[str]) -> list[FetchedRollout]:
+        """What prior rollouts of tickets say, in the order asked for: outcome, reward, and completion as reported.
+
+        Raises Expired if any of them is no longer kept or too old by now: generate the groups of their tickets whole;
+        NotFound for an id that no ticket named, Conflict for a run without a rollout store.
+        """
+        body = request_body(schemas.FetchRequest, {"ids": list(ids)})
+        return self._post(schemas.FetchAnswer, path_of("/v1/runs", run, "rollouts", "fetch"), body).rollouts
 
     def report(
         self,

@@ -15,6 +15,9 @@ from trainer.reports import group
 from trainer.rollout.base import RolloutEngine, RolloutGroup
 
 BATCH_SIZE = 64  # prompts
+REPORT_TOKENS = (
+    500_000  # of completions in one report: some 15 MB as JSON, and services take 64 MiB unless told otherwise
+)
 LANE_BITS, INDEX_BITS = 30, 20  # an index is a prober's own number and then a counter; 53 bits are allowed
 
 
@@ -69,6 +72,7 @@ def probe(
     the last one is made smaller by what prompts have cost so far.
     """
     lane, made = secrets.randbits(LANE_BITS) << INDEX_BITS, Probed()
+    keeps = client.run(run).rollout_store is not None
     options = {} if group_size is None else {"group_size": group_size}
     for counter in range(1 << INDEX_BITS):
         size = _next_size(made, budget_tokens, batch_size)
@@ -86,19 +90,27 @@ def probe(
         )
         if not batch.tickets:
             return replace(made, ended=str(batch.reason))
-        groups, answers = roll_out_probes(client, run, engine, batch.tickets, policy_version, batch)
+        groups, answers = roll_out_probes(client, run, engine, batch.tickets, policy_version, batch, completions=keeps)
         made = made.after(groups, answers)
         watch(made)
     raise MidbandError(f"run {run}: this prober has no index left; start another one")
 
 
 def roll_out_probes(
-    client: Client, run: str, engine: RolloutEngine, tickets: Sequence[Ticket], policy_version: int, batch: Batch
+    client: Client,
+    run: str,
+    engine: RolloutEngine,
+    tickets: Sequence[Ticket],
+    policy_version: int,
+    batch: Batch,
+    *,
+    completions: bool = False,
 ) -> tuple[list[RolloutGroup], list[GroupAnswer]]:
     """These tickets of a batch to their ends, with the last answer to each.
 
     What the service knows already, as of a prober that died on its way, is no obstacle: it says how to go on. Whatever
-    ends this early, an interrupt among it, hands back the tickets that are open.
+    ends this early, an interrupt among it, hands back the tickets that are open. `completions`: the run keeps what is
+    generated, for training tickets to begin with.
     """
     going = [(ticket, range(ticket.first_wave)) for ticket in tickets]
     made: dict[str, RolloutGroup] = {}
@@ -108,10 +120,15 @@ def roll_out_probes(
             parts = engine.generate_part(
                 [ticket for ticket, _ in going], [span for _, span in going], policy_version=policy_version
             )
-            reports = [part.report(final=part.ticket.first_wave == part.ticket.group_size) for part in parts]
-            answer = client.report(run, reports, policy_version=policy_version, branch=batch.branch)
+            answers: list[GroupAnswer] = []
+            for some in _in_pieces(parts) if completions else [parts]:
+                reports = [
+                    part.report(final=part.ticket.first_wave == part.ticket.group_size, completions=completions)
+                    for part in some
+                ]
+                answers += client.report(run, reports, policy_version=policy_version, branch=batch.branch).groups
             following = []
-            for part, found in zip(parts, answer.groups, strict=True):
+            for part, found in zip(parts, answers, strict=True):
                 name = part.ticket.ticket
                 before = made[name].rollouts if name in made else ()
                 made[name] = RolloutGroup(ticket=part.ticket, rollouts=before + part.rollouts)
@@ -125,6 +142,20 @@ def roll_out_probes(
         if left:
             client.report(run, [group(ticket, void="lost", final=False) for ticket in left], branch=batch.branch)
     return [made[ticket.ticket] for ticket in tickets], [told[ticket.ticket] for ticket in tickets]
+
+
+def _in_pieces(parts: Sequence[RolloutGroup]) -> list[list[RolloutGroup]]:
+    """The same in order, in reports of a size that any service takes."""
+    pieces: list[list[RolloutGroup]] = []
+    room = 0
+    for part in parts:
+        tokens = sum(len(rollout.completion_ids) for rollout in part.rollouts)
+        if not pieces or tokens > room:
+            pieces.append([])
+            room = REPORT_TOKENS
+        pieces[-1].append(part)
+        room -= tokens
+    return pieces
 
 
 def _next_size(made: Probed, budget_tokens: int | None, batch_size: int) -> int:

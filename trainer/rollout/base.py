@@ -4,6 +4,7 @@ A loop (the replay, a trainer, a prober) calls `generate`; an engine is a model 
 An engine knows nothing of the service: it sees tickets and gives groups, and the loop reports them.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ class Rollout:
     # in between (left out: all of them), and what each turn took, for the ledger.
     written: Sequence[bool] = ()
     turns: Sequence["Turn"] = ()
+    # Of one that was there before its group, as its ticket's prior rollout: the version of the weights that made it.
+    # Whoever made it has reported and paid for it.
+    made_by: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +60,9 @@ class RolloutGroup:
     start: int = 0  # number of the first of them within the group
     version: int | None = None  # of the weights that made it, where the engine or the loop knows better than the draw
 
-    def report(self, *, final: bool = True) -> GroupReport:
+    def report(self, *, final: bool = True, completions: bool = False) -> GroupReport:
         """This group as it goes on the wire, closing its ticket; with `final` False, as a wave of it. What no rollout
-        says is left out.
+        says is left out. With `completions` what was generated goes with it, for the run's rollout store.
         """
         rollouts = self.rollouts
         if any(rollout.turns for rollout in rollouts):
@@ -71,6 +75,7 @@ class RolloutGroup:
             tokens=_said([rollout.tokens for rollout in rollouts]),
             seconds=_said([rollout.seconds for rollout in rollouts]),
             statuses=[r.status for r in rollouts] if any(r.status != "ok" for r in rollouts) else None,
+            completions=[_completion(rollout) for rollout in rollouts] if completions else None,
             final=final,
             start=None if final else self.start,
             policy_version=self.version,
@@ -141,6 +146,18 @@ def fragments(rollout: Rollout, n: int) -> list[dict[str, object]]:
     return [
         shared | {"fragment": place, "tokens": turn.tokens, "seconds": turn.seconds} for place, turn in enumerate(turns)
     ]
+
+
+def _completion(rollout: Rollout) -> dict[str, object] | None:
+    """What a rollout generated; None for one that did not, or not all by itself."""
+    if not rollout.completion_ids or rollout.written or not all(map(math.isfinite, rollout.logprobs)):
+        return None
+    said: dict[str, object] = {"token_ids": list(rollout.completion_ids)}
+    if rollout.text is not None:
+        said["text"] = rollout.text
+    if len(rollout.logprobs) == len(rollout.completion_ids):
+        said["logprobs"] = list(rollout.logprobs)
+    return said
 
 
 def _said(values: list[T | None]) -> list[T | None] | None:

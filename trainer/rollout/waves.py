@@ -4,13 +4,13 @@ The reference trainer and the replay use it. Without waves in the run's policy i
 report. It knows nothing of the rules: the service decides, this does as it is told.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from api.schemas import GroupAnswer, RefillInfo, Rejection, Ticket, VoidName
 from trainer.client import Client
 from trainer.errors import MidbandError
-from trainer.rollout.base import RolloutEngine, RolloutGroup
+from trainer.rollout.base import Rollout, RolloutEngine, RolloutGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +39,17 @@ def roll_out(
     policy_version: int,
     branch: int | None = None,
     lap: Callable[[str], None] = lambda name: None,
+    priors: Mapping[str, tuple[Rollout, ...]] | None = None,
 ) -> RolledOut:
-    """Every ticket to its end. `lap` is called with `rollouts` and `report` as each of them ends.
+    """Every ticket to its end. `lap` is called with `rollouts` and `report` as each of them ends. `priors`: what the
+    groups of some tickets begin with; it is not generated or reported again.
 
     Raises MidbandError if the service waits for rollouts of a ticket that somebody else would have to make.
     """
     made: dict[str, RolloutGroup] = {}
     told: dict[str, GroupAnswer] = {}
-    going = [(ticket, range(ticket.first_wave)) for ticket in tickets]
+    priors = priors or {}
+    going = [(ticket, range(len(priors.get(ticket.ticket, ())), ticket.first_wave)) for ticket in tickets]
     duplicates, rejected, refills = 0, list[Rejection](), list[RefillInfo]()
     while going and not rejected:
         parts = _generate(engine, going, policy_version)
@@ -66,7 +69,7 @@ def roll_out(
             elif found.next == "wait" and not rejected:
                 raise MidbandError(f"run {run}: ticket {name} waits for rollouts that nobody here was asked to make")
     return RolledOut(
-        groups=[made[ticket.ticket] for ticket in tickets],
+        groups=[_whole(made[ticket.ticket], priors.get(ticket.ticket, ())) for ticket in tickets],
         answers=[told[ticket.ticket] for ticket in tickets],
         rejected=rejected,
         duplicates=duplicates,
@@ -105,6 +108,15 @@ def hand_in(
         standing=None,
         stale=list(voided),
     )
+
+
+def _whole(made: RolloutGroup, prior: Sequence[Rollout]) -> RolloutGroup:
+    """The group with what it began with, which answers the prompt that the others do."""
+    ids = next((rollout.prompt_ids for rollout in made.rollouts if rollout.prompt_ids), None)
+    if not prior or ids is None:  # where nothing new came, there is no group to begin
+        return made
+    began = tuple(replace(rollout, prompt_ids=ids) for rollout in prior)
+    return replace(made, rollouts=began + made.rollouts, start=0)
 
 
 def _generate(engine: RolloutEngine, going: Sequence[tuple[Ticket, range]], policy_version: int) -> list[RolloutGroup]:

@@ -19,6 +19,7 @@ from typing import Any, Protocol, Self
 
 from trainer.client import Client
 from trainer.errors import InvalidRequest, UnknownCheckpoint
+from trainer.options import RunOptions
 from trainer.training.config import AsynchronySettings, KeepSettings, TrainConfig
 from trainer.training.metrics import Metrics
 from trainer.training.progress import Progress
@@ -34,7 +35,13 @@ FREE_TO_CHANGE: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-LATER = (("loss", "importance_cap"), ("model", "precision"), ("model", "gradient_checkpointing"), ("model", "lora"))
+LATER = (
+    ("run", "rollout_store"),
+    ("loss", "importance_cap"),
+    ("model", "precision"),
+    ("model", "gradient_checkpointing"),
+    ("model", "lora"),
+)
 
 
 class Trained(Protocol):
@@ -154,20 +161,20 @@ def _begin_anew(
     config: TrainConfig, client: Client, trained: Trained, metrics: Metrics, saved: Checkpoints
 ) -> Progress:
     run = config.run
-    client.create_run(
-        run.name,
-        pool=config.pool.name,
-        policy=run.policy,
-        group_size=config.batch.group_size,
-        audit_share=run.audit_share,
-        weights=run.weights,
-        max_weight=run.max_weight,
-        review_share=run.review_share,
-        seed=config.seed,
-        loss_aggregation=config.loss.aggregation,
-        advantage=config.loss.advantage,
-        max_lag=config.asynchrony.bound if config.asynchrony.depth else None,
-    )
+    options: RunOptions = {
+        "group_size": config.batch.group_size,
+        "audit_share": run.audit_share,
+        "weights": run.weights,
+        "max_weight": run.max_weight,
+        "review_share": run.review_share,
+        "seed": config.seed,
+        "loss_aggregation": config.loss.aggregation,
+        "advantage": config.loss.advantage,
+        "max_lag": config.asynchrony.bound if config.asynchrony.depth else None,
+    }
+    if run.rollout_store is not None:  # left out where there is none: a request that is asked again must be equal
+        options["rollout_store"] = run.rollout_store.model_dump(exclude_none=True)
+    client.create_run(run.name, pool=config.pool.name, policy=run.policy, **options)
     info = client.run(run.name)
     if sum((info.tickets.open, info.tickets.reported, info.tickets.void)) or info.branch:
         raise InvalidRequest(

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from api.schemas import MAX_GROUP_SIZE, Name, PolicyRequest
+from api.schemas import MAX_GROUP_SIZE, Name, PolicyRequest, RolloutStoreRequest
 from trainer.errors import InvalidRequest
 from trainer.finished.keeping import SHARED, Rule
 from trainer.reports import in_words
@@ -52,6 +52,8 @@ class RunSettings(Settings):
     weights: Literal["none", "horvitz_thompson", "clipped"] = "none"
     max_weight: Positive = 10.0
     review_share: Share = 0.05
+    # The run keeps what probes generate, and groups begin with it; left out: every rollout of a group is made for it.
+    rollout_store: RolloutStoreRequest | None = None
 
     @field_validator("policy", mode="before")
     @classmethod
@@ -240,6 +242,12 @@ class TrainConfig(Settings):
             for name in ("lora", "device"):
                 if getattr(self.model, name) != getattr(plain, name):
                     raise ValueError(f"model.{name} needs model.engine 'torch': leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _groups_begin_when_they_are_drawn(self) -> Self:
+        if self.run.rollout_store is not None and self.asynchrony.depth:
+            raise ValueError("run.rollout_store needs asynchrony.depth 0: what runs ahead is generated whole")
         return self
 
     @classmethod

@@ -26,8 +26,8 @@ class Progress:
     away: int = 0  # updates whose prompts were drawn here, as the service was away
 
     def after(self, groups: Sequence[RolloutGroup]) -> "Progress":
-        """One update further, on these groups."""
-        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        """One update further, on these groups; what they began with was paid for before."""
+        rollouts = [rollout for group in groups for rollout in group.rollouts if rollout.made_by is None]
         return replace(
             self,
             step=self.step + 1,
@@ -98,4 +98,5 @@ def step_line(at: Progress, groups: Sequence[RolloutGroup], judged: Sequence[boo
         "pass_rate": fmean(outcomes) if outcomes else None,  # of what was drawn, which is not the pool's
         "answer_tokens": fmean(rollout.tokens or 0 for rollout in rollouts),
         "truncated": fmean(rollout.status == "truncated" for rollout in rollouts),
+        **({"prior": prior} if (prior := sum(rollout.made_by is not None for rollout in rollouts)) else {}),
     }
