@@ -46,7 +46,7 @@ class Issued:
 
 TABLE = (
     "state", "reason", "scored", "passes", "informative", "group_size", "issued_seq", "ended_seq", "issued_draw",
-    "issued_version", "reported_version", "tokens", "dropped",
+    "issued_version", "reported_version", "tokens", "dropped", "rewarded",
 )  # fmt: skip
 
 

@@ -163,7 +163,8 @@ def responses(issued: Issued, kinds: tuple[Sequence[str], Integers]) -> tuple[Re
     """One entry for each kind of which some ticket has ended."""
     names, code_M = kinds
     state_M = issued.table["state"]
-    ended_M, back_M = state_M != TicketState.OPEN, (state_M == TicketState.REPORTED) & (issued.table["scored"] > 0)
+    told_M = issued.table["scored"] + issued.table["rewarded"] > 0
+    ended_M, back_M = state_M != TicketState.OPEN, (state_M == TicketState.REPORTED) & told_M
     missing_M = ended_M & ~back_M
     size, weight_M, mean_M = len(names), issued.ht_weight_M, issued.pass_rate_M
     ended_Q, back_Q = (np.bincount(code_M[mask], minlength=size) for mask in (ended_M, back_M))

@@ -274,6 +274,20 @@ def test_a_prompt_never_rewarded_is_believed_as_first_groups_of_its_category_wer
     assert found.n_eff_N[[0, 99]].tolist() == [GROUP, 0.0]
 
 
+def test_what_was_known_of_ties_fades_when_a_group_says_that_the_prompt_is_another_one_now() -> None:
+    rewards, rng = Rewards(), np.random.default_rng(0)
+    rewards.resize(np.zeros(40, np.int32))
+    rows = np.arange(40)
+    always = np.where(rows[:, None] < 20, 1.0, rng.normal(size=(40, GROUP)))
+    for version in range(3):
+        rewards.observe(grouped(rows, version, always))
+    assert rewards.state()["ties.apart_N"][30] > 2 * (GROUP - 1)
+    rewards.observe(grouped(rows[30:31], 100, np.ones((1, GROUP))))
+
+    assert rewards.state()["ties.apart_N"][30] < 1.0
+    assert rewards.state()["ties.constant_N"][30] > 0.5
+
+
 def test_one_small_group_that_is_all_alike_does_not_make_a_prompt_hopeless() -> None:
     rewards = Rewards()
     rewards.resize(np.zeros(2, np.int32))

@@ -283,12 +283,24 @@ def test_waves_run_on_for_rewards_but_a_screen_that_finds_them_alike_ends_the_gr
 
 
 def test_probes_leave_prompts_alone_whose_rewards_are_known() -> None:
-    session = session_of(16)
-    run(session, 4, size=8)
-    tried = set(np.flatnonzero(session.state.rewards.rewarded_N).tolist())
-    batch = session.draw(0, 16, policy_version=4, purpose=Purpose.PROBE)
+    session = session_of(32, make_policy(floor=0.2))
+    run(session, 1, size=16)
+    batch = session.draw(0, 32, policy_version=4, purpose=Purpose.PROBE)
 
-    assert tried.isdisjoint(batch.event.row_K.tolist())
+    assert sorted(batch.event.row_K.tolist()) == np.flatnonzero(~session.state.rewards.rewarded_N).tolist()
+
+
+def test_the_next_attempt_of_a_ticket_begins_without_the_rewards_of_the_one_before() -> None:
+    session = session_of()
+    (ticket,) = tickets_of(session.draw(0, 1))
+    session.checkpoint(0)
+    session.report(ticket, [reward(float(n)) for n in range(4)])
+    assert session.state.book.tickets["rewarded"][ticket] == 4
+    session.restore(0)
+
+    assert session.ticket(ticket)["state"] == TicketState.OPEN
+    assert session.state.book.tickets["rewarded"][ticket] == 0
+    assert not session.state.rewards.is_known
 
 
 def test_a_deadline_counts_what_came_by_its_rewards() -> None:

@@ -75,6 +75,7 @@ def test_the_audit_and_the_report_say_that_there_are_no_pass_rates(http: Http) -
     assert audit["pass_rate"]["uniform"]["estimate"] is None
     assert audit["degenerate"]["uniform"]["estimate"] is not None
     assert audit["verdict"] is None
+    assert all(found["share"] == 1.0 for found in audit["response"]["purpose"])
     assert any("have rewards and no outcome" in warning for warning in audit["warnings"])
     for path in ("costs", "diagnosis", "report?format=md", "report?format=html", "curve?q=0.5"):
         assert http.send("GET", f"/v1/runs/r/{path}").status_code == 200, path
