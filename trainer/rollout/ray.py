@@ -83,10 +83,10 @@ class RayEngine(RolloutEngine):
         free = ray.cluster_resources()
         if accelerators is None:
             accelerators = 1 if free.get("GPU", 0) else 0
-        for name, needed in (("CPU", workers), ("GPU", workers * accelerators)):
-            if free.get(name, 0) < needed:
+        for kind, needed in (("CPU", workers), ("GPU", workers * accelerators)):
+            if free.get(kind, 0) < needed:
                 raise MidbandError(
-                    f"{workers} workers need {needed:g} {name} of Ray, and its cluster has {free.get(name, 0):g}: "
+                    f"{workers} workers need {needed:g} {kind} of Ray, and its cluster has {free.get(kind, 0):g}: "
                     "ask for fewer workers, or add machines to the cluster"
                 )
         actor = ray.remote(num_cpus=1, num_gpus=accelerators, max_restarts=0)(_Worker)

@@ -4,8 +4,8 @@ import importlib.util
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,6 @@ from api.serve import serving
 from api.settings import Settings
 from tests.api.harness import ROOT, command
 from tests.ray_cluster import ray_cluster
-from tests.trainer.rollout.test_ray import Letters, tickets_of
 from tests.trainer.tiny import make_model, make_tokenizer
 from trainer.client import Client
 
@@ -89,23 +88,36 @@ def test_what_cannot_be_probed_is_one_line_on_standard_error(tmp_path: Path, url
         assert "Traceback" not in done.stderr
 
 
-def test_midband_ray_shows_the_workers_while_there_are_any(
-    tmp_path: Path, cluster: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import ray
+WORKING = """
+import sys
+from functools import partial
+from pathlib import Path
+from tests.trainer.rollout.test_ray import Letters, tickets_of
+from trainer.rollout.ray import RayEngine
+with RayEngine(partial(Letters, Path(sys.argv[1])), workers=2, name="letters") as engine:
+    engine.generate(tickets_of(40), policy_version=0)
+    print(*engine.each(lambda engine: type(engine).__name__), flush=True)
+    sys.stdin.read()
+"""
 
-    from trainer.rollout.ray import RayEngine
 
-    for name, value in cluster.items():
-        monkeypatch.setenv(name, value)
-    try:
-        with RayEngine(partial(Letters, tmp_path), workers=2, name="letters") as engine:
-            engine.generate(tickets_of(40), policy_version=0)
-            found = {found["pid"] for found in WORKER_LINE.finditer(run(cluster, "ray").stdout)}
-            made = {path.name.split("-")[1] for path in tmp_path.glob("made-*")}
-            assert found
-            assert found <= made
-            assert len(engine.each(lambda engine: type(engine).__name__)) == len(found)
-        assert "letters" not in run(cluster, "ray").stdout
-    finally:
-        ray.shutdown()
+def test_midband_ray_shows_the_workers_while_there_are_any(tmp_path: Path, cluster: dict[str, str]) -> None:
+    # A process of its own: what lets it into the cluster is read when Ray is loaded.
+    with subprocess.Popen(
+        [sys.executable, "-c", WORKING, str(tmp_path)],
+        cwd=ROOT,
+        env=os.environ | cluster,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        names = process.stdout.readline().split()
+        found = {found["pid"] for found in WORKER_LINE.finditer(run(cluster, "ray").stdout)}
+        process.stdin.close()
+    assert process.returncode == 0
+    assert set(names) == {"Letters"}
+    assert len(found) == len(names)
+    assert found <= {path.name.split("-")[1] for path in tmp_path.glob("made-*")}
+    assert "letters" not in run(cluster, "ray").stdout
