@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictors.compiled import compiled
-from selector.designs import SUM_TOLERANCE, UNIT, KeyedOrder, largest
+from selector.designs import SUM_TOLERANCE, UNIT, KeyedOrder, largest_rows
 from selector.scans import BINS, whole_units
 
 LANES = 256
@@ -95,7 +95,7 @@ def blend(
         of_given = np.flatnonzero(~active_N[level])
         pi_J[of_given] = pi_R[within[of_given]]
         missing = left - int(from_top_b[last] - many_b[above])
-        rounded = level[largest(pi_J * UNIT - units_N[level], missing)]
+        rounded = level[largest_rows(pi_J * UNIT - units_N[level], missing)]
         units_N[rounded] += 1
         np.add.at(sum_B, (rounded - order.rotation) % size // order.block_rows, 1)
     return units_N, sum_B if order.block_rows > 1 else np.roll(units_N, -order.rotation)

@@ -112,7 +112,7 @@ def integer_sizes(pi_N: np.ndarray, n: int) -> np.ndarray:
             rank_N = np.where((pi_N > 0.0) & (units_N < UNIT), remainder_N, -1.0)
         else:
             rank_N = np.where((pi_N < 1.0) & (units_N > 0), 1.0 - remainder_N, -1.0)
-        chosen_N = largest(rank_N, abs(left))
+        chosen_N = largest_rows(rank_N, abs(left))
         units_N += chosen_N if left > 0 else -chosen_N.astype(np.int64)
         left = n * UNIT - int(units_N.sum())
     return units_N
@@ -133,7 +133,7 @@ def _round_up(pi_N: np.ndarray, units_N: np.ndarray, many_b: np.ndarray, left: i
     units_N[level[np.argsort(-remainder, kind="stable")[:missing]]] += 1
 
 
-def largest(rank_N: np.ndarray, count: int) -> np.ndarray:
+def largest_rows(rank_N: np.ndarray, count: int) -> np.ndarray:
     """(N,) bool: the `count` rows of largest rank, ties to the lower row, or all of rank >= 0 where those are fewer."""
     possible_N = rank_N >= 0.0
     possible = int(np.count_nonzero(possible_N))
@@ -237,6 +237,15 @@ def uniform_order_prefix(num: int, length: int, rng: np.random.Generator) -> np.
         _, first = np.unique(tries, return_index=True)
         seen = tries[np.sort(first)]
     return seen[:length]
+
+
+def among(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Which of these row numbers are among the others: bool, as many as `rows`. Quicker than `isin` for few."""
+    if not len(others):
+        return np.zeros(len(rows), bool)
+    rising = np.sort(others)
+    found: np.ndarray = rising[np.minimum(np.searchsorted(rising, rows), len(rising) - 1)] == rows
+    return found
 
 
 def permutation(num: int, rng: np.random.Generator) -> np.ndarray:

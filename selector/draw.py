@@ -24,6 +24,7 @@ from selector.blending import Stock, blend, take_stock
 from selector.designs import (
     UNIT,
     KeyedOrder,
+    among,
     integer_sizes,
     keyed_order,
     permutation,
@@ -221,9 +222,9 @@ def _with_audit(
     found = np.empty(length, np.int64)
     rows_of_rank(eligible_N, rank[rising], found)
     prefix[rising] = found
-    added = prefix[~np.isin(prefix, chosen)][: places.audit]
+    added = prefix[~among(prefix, chosen)][: places.audit]
     rows = np.concatenate([chosen, added])
-    return rows, np.isin(rows, prefix[: places.audit])
+    return rows, among(rows, prefix[: places.audit])
 
 
 def _draw_with_repeats(frame: DrawFrame, classes: Classes, plan: DrawPlan, places: Places, review: int) -> Drawn:

@@ -18,6 +18,9 @@ STRIDE = LANES + 16
 DEPTH = 32
 """Rows of one lane that make up a group of `group_maxima`, LANES apart."""
 
+NEARLY = 1.0 - 1e-12
+"""What is below a threshold by more than this is below it however a quotient is rounded."""
+
 PER_PREDICTION, NUM_QUANTITIES = 4, 8
 """Quantities of each of two predictions m, pass and degenerate: (1+c)m, (1+c)(1−m), and these two over the inclusion.
 Over a whole inclusion they are 0: such a row has no chance of one ticket more."""
@@ -156,6 +159,8 @@ def values_above(
                 if kind >= 2:
                     chance = written_N[row] if is_written else units_N[row] * per_unit
                     expected = chance if is_written else chance + (1.0 - chance) * share
+                    if value < threshold * expected * NEARLY:  # as most are: not worth a division
+                        continue
                     value *= 1.0 / expected if expected != np.floor(expected) else 0.0
                 if value > threshold:
                     value_I[found] = value

@@ -24,7 +24,7 @@ from math import floor as round_down
 
 import numpy as np
 
-from selector.designs import capped_inclusion, top_inclusion
+from selector.designs import among, capped_inclusion, top_inclusion
 from selector.scans import class_totals, gains, mixed_sizes, weighted_total
 
 ROUNDING = 1e-9  # places; keeps 0.9 * 10 from being rounded down to 8
@@ -157,7 +157,7 @@ def shares(classes: Classes, *, selected: int, review: int, floor: float, audite
     spare = 0.0 if audited else floor * selected
     sure = first_due(classes, round_down(selected - spare + ROUNDING))
     # The rows at rest are often few: they are taken out, and the active ones are the pool without them.
-    is_other_R = ~np.isin(rows_R, sure)
+    is_other_R = ~among(rows_R, sure)
     others = classes.take(rows_R[is_other_R])
     need_others = need_active = 0.0
     if spare > 0.0:

@@ -10,6 +10,7 @@ from selector.designs import (
     MAX_BLOCKS,
     UNIT,
     KeyedOrder,
+    among,
     capped_inclusion,
     integer_sizes,
     keyed_order,
@@ -338,3 +339,10 @@ def test_the_largest_scores_agree_with_the_mean_over_all_ways_to_break_ties(scor
 def test_scores_without_a_largest_are_refused(score: list[float], n: float) -> None:
     with pytest.raises(ValueError, match="for the largest of"):
         top_inclusion(np.array(score), n)
+
+
+@given(st.lists(st.integers(0, 30)), st.lists(st.integers(0, 30)))
+def test_rows_are_found_among_others(rows: list[int], others: list[int]) -> None:
+    found = among(np.array(rows, np.int64), np.array(others, np.int64))
+
+    assert found.tolist() == [row in others for row in rows]
