@@ -43,8 +43,7 @@ class CountsRewards:
 
     def of_ticket(self, ticket: int) -> Callable[[], bool]:
         """The same for one ticket, looked at when it is asked for."""
-        row = int(self._state.book.tickets["row"][ticket])
-        return lambda: bool(self.of_rows(np.array([row]))[0])
+        return lambda: bool(self.of_rows(self._state.book.tickets["row"][ticket : ticket + 1])[0])
 
 
 def outcome_categories(state: RunState) -> np.ndarray:

@@ -225,6 +225,7 @@ def test_beliefs_come_in_every_format_with_the_same_rows(http: Http, form: str) 
     import pyarrow.parquet
 
     names = ["key", "pass_rate", "pass_rate_sd", "n_eff", "lag", "informative", "state", "source", "tokens", "seconds"]
+    names += ["reward_mean", "reward_sd"]
     expected = http.beliefs()
     content = http.send("GET", f"{RUN}/beliefs", params={"format": form}).content
     match form:
