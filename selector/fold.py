@@ -32,8 +32,8 @@ from selector.events import (
     TicketsExpired,
 )
 from selector.graded import learn_ties
-from selector.holding import count_draw, count_ended, count_trained
 from selector.ledger import whole_microseconds
+from selector.quota_holding import count_draw, count_ended, count_trained
 from selector.revisits import next_overdue
 from selector.silence import count_heard, loss_share
 from selector.standing import fixed_counts, fixed_shares, observed
@@ -263,8 +263,6 @@ def _draw(state: RunState, event: BatchDrawn) -> None:
 def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
     """Credits, overdue revisits and counters: the part of a train draw that is not in its tickets."""
     fold_numbers(state, event.controlled, refill=event.refill)
-    if not event.refill:
-        count_draw(state)
     frame_N = state.frame_N
     if state.config.policy.lifecycle is not None:
         state.rows["lifecycle_N"][event.woken] = Lifecycle.ACTIVE
@@ -283,6 +281,7 @@ def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
     np.add.at(state.rows["drawn_N"], event.row_K, 1)
     state.rows["last_draw_N"][event.row_K] = state.train_draws + 1
     state.train_draws += 1
+    count_draw(state, event.refill)
     state.dry_draws += 1
     if state.dry_draws >= DRY_DRAWS_ALARM and "no_usable_groups" not in state.alarms:
         state.alarms["no_usable_groups"] = {

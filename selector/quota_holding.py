@@ -1,6 +1,6 @@
 """Quotas of what is trained on: how the places of a draw are shared so that the groups trained on come out at them.
 
-`drawing` asks for the shares of the next draw, the fold counts, `selector.held` tells people how well it went. Shares
+`drawing` asks for the shares of the next draw, the fold counts, `quota_report` tells people how well it went. Shares
 kept when prompts are drawn are not those of what is trained on: groups of one category come back later, or less often,
 or teach nothing. So every draw makes up for what its predecessors came to.
 
@@ -135,12 +135,12 @@ def shares(
     return share_S
 
 
-def count_draw(state: RunState) -> None:
-    """A train draw was made that is no refill: what was counted before is worth less."""
-    if state.config.policy.quotas:
+def count_draw(state: RunState, refill: int) -> None:
+    """A train draw was made. If it is no refill, what was counted before is worth less."""
+    if state.config.policy.quotas and not refill:
         count_CS = _counts(state)
         count_CS[: Count.WAITING] *= np.exp(-1.0 / MEMORY_DRAWS)
-        state.held = count_CS
+        state.quota_counts = count_CS
 
 
 def count_ended(state: RunState, ordinals: np.ndarray) -> None:
@@ -154,7 +154,7 @@ def count_ended(state: RunState, ordinals: np.ndarray) -> None:
     np.add.at(count_CS[Count.INFORMATIVE], stratum_B, informative_B)
     np.add.at(count_CS[Count.ENDED], stratum_B, 1.0)
     np.add.at(count_CS[Count.WAITING], stratum_B, 1.0)
-    state.held = count_CS
+    state.quota_counts = count_CS
 
 
 def count_trained(state: RunState, trained: list[int] | None) -> None:
@@ -173,7 +173,7 @@ def count_trained(state: RunState, trained: list[int] | None) -> None:
     np.add.at(count_CS[Count.NAMED], _strata_of(state, new), 1.0)
     count_CS[Count.SETTLED] += count_CS[Count.WAITING]
     count_CS[Count.WAITING] = 0.0
-    state.held = count_CS
+    state.quota_counts = count_CS
 
 
 def stratum_of_category(state: RunState) -> np.ndarray:
@@ -195,4 +195,4 @@ def _of_train_draw(state: RunState, ticket: int) -> bool:
 def _counts(state: RunState) -> np.ndarray:
     """A copy of what the state has; zeros where it is another policy's, or an earlier version's."""
     shape = len(Count), 1 + len(state.config.policy.quotas or {})
-    return state.held.copy() if state.held.shape == shape else np.zeros(shape)
+    return state.quota_counts.copy() if state.quota_counts.shape == shape else np.zeros(shape)

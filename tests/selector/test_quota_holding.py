@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selector.engine import RunEngine
-from selector.held import held_quotas
-from selector.holding import HORIZON_DRAWS, MEMORY_DRAWS, Count, held_shares, holding, shares
 from selector.issued import issued_tickets
 from selector.mixes import trained_tickets
+from selector.quota_holding import HORIZON_DRAWS, MEMORY_DRAWS, Count, held_shares, holding, shares
+from selector.quota_report import held_quotas
 from selector.reports import GroupIn
 from selector.snapshot import restore_snapshot, snapshot
 from selector.types import VoidReason
@@ -115,7 +115,7 @@ def test_counts_of_two_draws_by_hand() -> None:
     session = begun()
     first = answered(session, 0)
     second = answered(session, 1)
-    count_CS, algebra = session.state.held, [8 - len(first), 8 - len(second)]
+    count_CS, algebra = session.state.quota_counts, [8 - len(first), 8 - len(second)]
 
     np.testing.assert_allclose(count_CS[Count.INFORMATIVE], [0, 0, DECAY * len(first) + len(second)])
     np.testing.assert_allclose(
@@ -165,11 +165,11 @@ def test_a_ticket_that_never_comes_back_lowers_the_yield() -> None:
 def test_a_ticket_that_several_steps_name_counts_once() -> None:
     session = begun()
     mixed = answered(session, 0, name=True)
-    before = session.state.held.copy()
+    before = session.state.quota_counts.copy()
     session.step(1, 1, trained=[session.id(t) for t in mixed])
 
     assert before[Count.NAMED, 2] == len(mixed)
-    assert (session.state.held[Count.NAMED] == before[Count.NAMED]).all()
+    assert (session.state.quota_counts[Count.NAMED] == before[Count.NAMED]).all()
     assert holding(session.state, 8).named
 
 
@@ -184,7 +184,7 @@ def test_what_waits_for_its_step_is_neither_trained_on_nor_lost() -> None:
     assert found.waiting_S[2] == len(late)
     session.step(1, 1, trained=[session.id(t) for t in [*late, mixed[1]]])  # one of them an older one
     assert holding(session.state, 8).trained_S[2] == pytest.approx(DECAY + len(late) + 1)
-    assert session.state.held[Count.WAITING].tolist() == [0, 0, 0]
+    assert session.state.quota_counts[Count.WAITING].tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(("floor", "audit_share"), [(1.0, 0.0), (0.2, 1.0)])
@@ -197,7 +197,7 @@ def test_without_places_to_share_it_draws_as_ever(floor: float, audit_share: flo
 
 def test_a_category_too_dear_is_drawn_at_its_quota_and_one_without_prompts_at_nothing() -> None:
     session = begun()
-    session.state.held = np.array([[0, 0, 90], [0, 90, 90], [0, 0, 0], [0, 0, 0], [0, 0, 0]], float)
+    session.state.quota_counts = np.array([[0, 0, 90], [0, 90, 90], [0, 0, 0], [0, 0, 0], [0, 0, 0]], float)
     found = holding(session.state, 8)
     assert found.given_up_S.tolist() == [False, True, False]
     assert found.share_S.tolist() == pytest.approx([0, 0.5, 0.5])
@@ -275,7 +275,7 @@ def test_other_quotas_begin_anew() -> None:
 def test_snapshots_from_before_are_read() -> None:
     session = begun()
     answered(session, 0)
-    rewindable = {k: v for k, v in session.state.rewindable().items() if k != "held"}
+    rewindable = {k: v for k, v in session.state.rewindable().items() if k != "quota_counts"}
     state = restore_snapshot(snapshot(session.state), session.archive.pool)
     state.rewind(rewindable)
     assert held_shares(state, 8) == pytest.approx((0.5, 0.5))
