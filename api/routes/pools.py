@@ -249,17 +249,6 @@ async def get_export(
     return StreamingResponse(body, media_type=MEDIA_TYPES[RowFormat(form)], headers=headers)
 
 
-def _paid_for(row: int, spent: Paid | None) -> View:
-    """Tokens of a prompt, as they were when the export began; none of one that came later."""
-    if spent is None:
-        return {}
-    known = row < len(spent.tokens_N)
-    return {
-        "paid_tokens": int(spent.tokens_N[row]) if known else 0,
-        "untrained_tokens": int(spent.untrained_N[row]) if known else 0,
-    }
-
-
 async def _written(
     writer: Writer,
     page: list[Any],
@@ -333,6 +322,17 @@ async def _spooled(request: Request, limit: int | None) -> AsyncIterator[BinaryI
         await run_in_threadpool(file.write, bytes(gathered))
         file.seek(0)
         yield cast(BinaryIO, file)
+
+
+def _paid_for(row: int, spent: Paid | None) -> View:
+    """Tokens of a prompt, as they were when the export began; none of one that came later."""
+    if spent is None:
+        return {}
+    known = row < len(spent.tokens_N)
+    return {
+        "paid_tokens": int(spent.tokens_N[row]) if known else 0,
+        "untrained_tokens": int(spent.untrained_N[row]) if known else 0,
+    }
 
 
 def _engine(request: Request) -> Engine:
