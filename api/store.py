@@ -105,28 +105,6 @@ class RunStore:
         with read(self.database) as connection:
             return replace(state, features=read_features(connection, pool_id, wanted, len(state)))
 
-    def feature_parts(self, run: StoredRun, pool: PoolState) -> dict[str, Parts]:
-        """The pool as a run sees it, cut into parts by its features as they were when the run began."""
-        key = run.id, pool.revision
-        with self._lock:
-            if key in self._parts:
-                self._parts.move_to_end(key)
-                return self._parts[key]
-        with read(self.database) as connection:
-            begun = run_queries.first_revision(connection, run.id)
-            now = read_features(connection, run.pool_id, pool.revision, len(pool), numbers=MOST_FEATURES)
-        start = self.pool(run.pool_id, begun, with_features=False)
-        at_start = None
-        if now and begun != pool.revision:
-            with read(self.database) as connection:
-                at_start = read_features(connection, run.pool_id, begun, len(start), numbers=MOST_FEATURES)
-        parts = feature_parts(now, start.frame_N, at_start)
-        with self._lock:
-            self._parts[key] = parts
-            while len(self._parts) > PARTS_KEPT:
-                self._parts.popitem(last=False)
-        return parts
-
     def begin(
         self,
         name: str,
@@ -186,6 +164,28 @@ class RunStore:
                 body_queries.keep_bodies(connection, run.id, bodies or {}, engine.state.held.serials)
             if any(isinstance(event, (RunCompleted, Restored)) for event in events):
                 run_queries.set_completed(connection, run.id, engine.state.completed)
+
+    def feature_parts(self, run: StoredRun, pool: PoolState) -> dict[str, Parts]:
+        """The pool as a run sees it, cut into parts by its features as they were when the run began."""
+        key = run.id, pool.revision
+        with self._lock:
+            if key in self._parts:
+                self._parts.move_to_end(key)
+                return self._parts[key]
+        with read(self.database) as connection:
+            begun = run_queries.first_revision(connection, run.id)
+            now = read_features(connection, run.pool_id, pool.revision, len(pool), numbers=MOST_FEATURES)
+        start = self.pool(run.pool_id, begun, with_features=False)
+        at_start = None
+        if now and begun != pool.revision:
+            with read(self.database) as connection:
+                at_start = read_features(connection, run.pool_id, begun, len(start), numbers=MOST_FEATURES)
+        parts = feature_parts(now, start.frame_N, at_start)
+        with self._lock:
+            self._parts[key] = parts
+            while len(self._parts) > PARTS_KEPT:
+                self._parts.popitem(last=False)
+        return parts
 
     def save(self, run: StoredRun, engine: RunEngine, at: float, *, token: int) -> None:
         """Stores a full snapshot and drops those no longer needed. Raises NotOwner like `append`."""

@@ -10,9 +10,9 @@ from selector import exposure, mixes
 from selector.exposure import Counts, Coverage, Ratio
 from selector.feature_parts import Parts, feature_parts
 from selector.forecasts import Calibration, calibration
-from selector.held import Held, held_quotas, warnings_of
 from selector.issued import issued_tickets
 from selector.mixes import Mix, NeverBack, Response
+from selector.quota_report import Held, held_quotas, warnings_of
 from selector.state import RunState
 
 

@@ -24,13 +24,13 @@ from selector.errors import BatchConflict, RevisitImpossible
 from selector.events import BatchDrawn
 from selector.facts import row_facts
 from selector.graded import expected_informative
-from selector.holding import held_shares, stratum_of_category
 from selector.lifecycle import find_cohorts, review_rate, waking_rows
 from selector.observations import NUM_DIFFICULTY_BINS, observation_ranges
 from selector.policies import build_policy
 from selector.policies.base import FactPolicy, Policy
 from selector.priors import begun
 from selector.probe_draw import draw_probes
+from selector.quota_holding import held_shares, stratum_of_category
 from selector.reading import read_beliefs
 from selector.reports import check_branch
 from selector.revisits import due_now, late_after, revisit_draws, waited

@@ -34,8 +34,8 @@ from selector.events import (
     WarmStarted,
 )
 from selector.graded import learn_ties
-from selector.holding import count_draw, count_ended, count_trained
 from selector.ledger import whole_microseconds
+from selector.quota_holding import count_draw, count_ended, count_trained
 from selector.revisits import next_overdue
 from selector.rewarded import CountsRewards, learn_rewards, say_unread
 from selector.rollout_store import Held
@@ -294,8 +294,6 @@ def _draw(state: RunState, event: BatchDrawn) -> None:
 def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
     """Credits, overdue revisits and counters: the part of a train draw that is not in its tickets."""
     fold_numbers(state, event.controlled, refill=event.refill)
-    if not event.refill:
-        count_draw(state)
     say_unread(state)
     if state.config.policy.lifecycle is not None:
         state.rows["lifecycle_N"][event.woken] = Lifecycle.ACTIVE
@@ -312,6 +310,7 @@ def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
     np.add.at(state.rows["drawn_N"], event.row_K, 1)
     state.rows["last_draw_N"][event.row_K] = state.train_draws + 1
     state.train_draws += 1
+    count_draw(state, event.refill)
     state.dry_draws += 1
     if state.dry_draws >= DRY_DRAWS_ALARM and "no_usable_groups" not in state.alarms:
         state.alarms["no_usable_groups"] = {

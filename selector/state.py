@@ -110,8 +110,8 @@ class RunState:
     controller_start: int = 0  # seq at which the controller of now began
     completed: bool = False
     controlled: dict[str, float] = field(default_factory=dict)  # the controller's numbers at the last train draw
+    quota_counts: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # `quota_holding`; empty: not begun
     seen: np.ndarray = field(default_factory=lambda: np.zeros(len(COUNTS)))  # what came back since, as it counts
-    quota_counts: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # `holding`; empty: not begun
     rows: dict[str, np.ndarray] = field(default_factory=dict)
     signals: Signals = field(default_factory=Signals)
     held: Held = field(default_factory=Held)
@@ -262,8 +262,8 @@ class RunState:
         return {
             **{name: self.rows[name].copy() for name in ROW_COLUMNS},
             "counters": np.array([getattr(self, name) for name in COUNTERS], np.int64),
+            "quota_counts": self.quota_counts.copy(),
             "seen": self.seen.copy(),
-            "held": self.quota_counts.copy(),
             **{f"{CONTROLLED}{name}": np.array([value]) for name, value in self.controlled.items()},
             **self.signals.state(),
             **{f"estimator.{name}": array.copy() for name, array in self.estimator.state().items()},
@@ -295,8 +295,8 @@ class RunState:
         self.controlled = {
             k.removeprefix(CONTROLLED): v[0].item() for k, v in saved.items() if k.startswith(CONTROLLED)
         }
+        self.quota_counts = np.array(saved.get("quota_counts", np.zeros((0, 0))))
         self.seen = np.array(saved.get("seen", np.zeros(len(COUNTS))))
-        self.quota_counts = np.array(saved.get("held", np.zeros((0, 0))))
         self.held = Held.from_state(saved)
         # Draws that count anew: what was mastered in those that are lost was so before the next one.
         np.minimum(self.rows["mastered_draw_N"], self.train_draws + 1, out=self.rows["mastered_draw_N"])

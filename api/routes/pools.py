@@ -59,6 +59,7 @@ from api.schemas import (
     RowError,
 )
 from api.turns import Turns
+from selector.paid import Paid, paid
 
 MEMORY_BYTES = 2**23  # of an upload before it moves to a temporary file
 WRITE_BYTES = 2**20  # of an upload gathered before it is written there
@@ -232,10 +233,15 @@ async def get_export(
     # The first page comes before the answer begins, so that an unknown run is still a proper error.
     first: list[Any] = await run_in_threadpool(next, pages, [])
 
+    spent = None if run is None else await service_of(request).survey(run, paid)
+
     async def fetch(rows: list[int]) -> dict[int, View]:
         # A prompt's groups, which come when it is alone, do not belong in a table.
         found = await _views(request, run, pool, rows)
-        return {row: {name: v for name, v in view.items() if name != "groups"} for row, view in found.items()}
+        return {
+            row: {**{name: v for name, v in view.items() if name != "groups"}, **_paid_for(row, spent)}
+            for row, view in found.items()
+        }
 
     views = await fetch([row.row for row in first])
     columns = view_columns_of([views.get(row.row, {}) for row in first])
@@ -325,6 +331,17 @@ async def _spooled(request: Request, limit: int | None) -> AsyncIterator[BinaryI
         await run_in_threadpool(file.write, bytes(gathered))
         file.seek(0)
         yield cast(BinaryIO, file)
+
+
+def _paid_for(row: int, spent: Paid | None) -> View:
+    """Tokens of a prompt, as they were when the export began; none of one that came later."""
+    if spent is None:
+        return {}
+    known = row < len(spent.tokens_N)
+    return {
+        "paid_tokens": int(spent.tokens_N[row]) if known else 0,
+        "untrained_tokens": int(spent.untrained_N[row]) if known else 0,
+    }
 
 
 def _engine(request: Request) -> Engine:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import orjson
 import pytest
 
 from tests.api.harness import Http, Json, group, prompts
@@ -60,6 +61,14 @@ def test_what_is_never_in_time_is_named_with_its_shares_and_with_what_was_paid(h
     assert stuck["tokens"] == stuck["tickets"] * 8 * 600
     assert stuck["listed"][0]["tickets"] >= 3
     assert any("raise max_lag or the deadline, or quarantine them" in w for w in audit["warnings"])
+    rows = [
+        orjson.loads(line) for line in http.send("GET", "/v1/pools/p/export", params={"run": "r"}).text.splitlines()
+    ]
+    paid = {row["key"]: (row["paid_tokens"], row["untrained_tokens"]) for row in rows}
+    listed = {one["prompt"]: one["tokens"] for one in stuck["listed"]}
+    assert all(paid[key] == (tokens, tokens) for key, tokens in listed.items())
+    assert all(untrained == 0 for key, (_, untrained) in paid.items() if int(key[1:]) % 2 == 0)
+    assert sum(tokens for tokens, _ in paid.values()) == sum(http.get("/v1/runs/r/costs")["tokens"].values())
     came_back = {one["kind"]: one["share"] for one in audit["response"]["category"]}
     assert (came_back["slow"], came_back["fast"]) == (0.0, 1.0)
 

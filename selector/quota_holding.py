@@ -1,6 +1,6 @@
 """Quotas of what is trained on: how the places of a draw are shared so that the groups trained on come out at them.
 
-`drawing` asks for the shares of the next draw, the fold counts, `selector.held` tells people how well it went. Shares
+`drawing` asks for the shares of the next draw, the fold counts, `quota_report` tells people how well it went. Shares
 kept when prompts are drawn are not those of what is trained on: groups of one category come back later, or less often,
 or teach nothing. So every draw makes up for what its predecessors came to.
 
@@ -135,9 +135,9 @@ def shares(
     return share_S
 
 
-def count_draw(state: RunState) -> None:
-    """A train draw was made that is no refill: what was counted before is worth less."""
-    if state.config.policy.quotas:
+def count_draw(state: RunState, refill: int) -> None:
+    """A train draw was made. If it is no refill, what was counted before is worth less."""
+    if state.config.policy.quotas and not refill:
         count_CS = _counts(state)
         count_CS[: Count.WAITING] *= np.exp(-1.0 / MEMORY_DRAWS)
         state.quota_counts = count_CS

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selector.engine import RunEngine
-from selector.held import held_quotas
-from selector.holding import HORIZON_DRAWS, MEMORY_DRAWS, Count, held_shares, holding, shares
 from selector.issued import issued_tickets
 from selector.mixes import trained_tickets
+from selector.quota_holding import HORIZON_DRAWS, MEMORY_DRAWS, Count, held_shares, holding, shares
+from selector.quota_report import held_quotas
 from selector.reports import GroupIn
 from selector.snapshot import restore_snapshot, snapshot
 from selector.types import VoidReason
@@ -275,7 +275,7 @@ def test_other_quotas_begin_anew() -> None:
 def test_snapshots_from_before_are_read() -> None:
     session = begun()
     answered(session, 0)
-    rewindable = {k: v for k, v in session.state.rewindable().items() if k != "held"}
+    rewindable = {k: v for k, v in session.state.rewindable().items() if k != "quota_counts"}
     state = restore_snapshot(snapshot(session.state), session.archive.pool)
     state.rewind(rewindable)
     assert held_shares(state, 8) == pytest.approx((0.5, 0.5))

@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from selector.holding import MOST_TICKETS, Holding, holding
 from selector.issued import Integers, Issued
+from selector.quota_holding import MOST_TICKETS, Holding, holding
 from selector.state import RunState
 from selector.types import TicketState
 
