@@ -4,6 +4,7 @@ The `midband` module hands them a client and settings. Progress goes to standard
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -122,35 +123,42 @@ def profile_command(
 
 
 def show(found: Profile, console: Console) -> None:
-    """The profile in words and tables."""
-    whole = "all" if found.probed == found.prompts else f"{found.probed:,} of {found.prompts:,}, drawn evenly"
-    table = Table(title=f"Pool {found.pool}: {whole} prompts, groups of {found.group_size}", title_justify="left")
+    """The profile in tables, and what they say to somebody who sees them for the first time."""
+    whole = f"all {found.prompts:,}" if found.probed == found.prompts else f"{found.probed:,} of {found.prompts:,}"
+    drawn = "" if found.probed == found.prompts else ", drawn evenly"
+    table = Table(
+        title=f"Pool {found.pool}: {whole} prompts{drawn}, {found.group_size} rollouts each", title_justify="left"
+    )
     table.add_column("what")
     table.add_column("value", justify="right")
+    size = found.group_size
+    smaller = [(f"informative groups, if of {g}", f"{share:.1%}") for g, share in found.yields.items() if g != size]
     rows = [
         ("pass rate, 95 % interval", in_words(found.pass_rate)),
         ("prompts without a score", f"{found.probed - found.scored:,}"),
-        ("never right", f"{found.all_wrong:.1%}"),
-        ("always right", f"{found.all_right:.1%}"),
-        *((f"informative groups of {size}", f"{share:.1%}") for size, share in found.yields.items()),
-        *(() if found.yields else ((f"informative groups of {found.group_size}", f"{found.informative:.1%}"),)),
+        (f"never right in {size} rollouts", f"{found.all_wrong:.1%}"),
+        (f"always right in {size} rollouts", f"{found.all_right:.1%}"),
+        (f"informative groups of {size}, 95 % interval", in_words(found.informative_rate)),
+        *smaller,
         ("tokens a rollout", f"{found.tokens_per_rollout:,.1f}"),
-        (f"an epoch: rollouts ({found.prompts:,} × {found.group_size})", f"{found.epoch_rollouts:,}"),
-        ("an epoch: tokens", f"{found.epoch_tokens:,.0f}"),
-        ("an epoch: seconds of rollouts", f"{found.epoch_rollouts * found.seconds_per_rollout:,.0f}"),
-        ("tokens for an informative group, drawn evenly", f"{found.tokens_per_informative:,.0f}"),
+        ("tokens for an informative group, drawn evenly", _tokens(found.tokens_per_informative)),
+        (f"an epoch, {found.prompts:,} groups: rollouts", f"{found.epoch_rollouts:,}"),
+        ("an epoch: tokens", _tokens(found.epoch_tokens)),
+        ("an epoch: time of rollouts, as here", _duration(found.epoch_rollouts * found.seconds_per_rollout)),
     ]
     for row in rows:
         table.add_row(*row)
     console.print(table)
+    console.print("\n".join(reading(found)), markup=False, soft_wrap=True, highlight=False)
     if not found.categories:
         return
+    # By the lower end of the interval, so that a category of three prompts does not lead by chance.
+    ranked = sorted(found.categories, key=lambda one: (-one.informative_rate.low, one.name))
     table = Table(title="By category, most informative first", title_justify="left")
-    for name in ("category", "prompts", "pass rate", "informative"):
+    for name in ("category", "prompts", "pass rate", "informative, 95 % interval"):
         table.add_column(name, justify="left" if name == "category" else "right")
-    ranked = sorted(found.categories, key=lambda one: (-one.informative, one.name))
     for one in ranked[:MOST_CATEGORIES]:
-        table.add_row(one.name, f"{one.prompts:,}", f"{one.pass_rate:.1%}", f"{one.informative:.1%}")
+        table.add_row(one.name, f"{one.prompts:,}", f"{one.pass_rate:.1%}", in_words(one.informative_rate))
     if len(ranked) > MOST_CATEGORIES:
         table.add_row(f"and {len(ranked) - MOST_CATEGORIES} more", "", "", "")
     console.print(table)
@@ -158,6 +166,38 @@ def show(found: Profile, console: Console) -> None:
 
 def _problems(counted: Counter[str]) -> list[str]:
     return [f"{count:,} answers have no score: {problem}." for problem, count in counted.most_common()]
+
+
+def reading(found: Profile) -> list[str]:
+    """The figures in words: how much of an even draw teaches, why the rest does not, and what could be gained."""
+    share, size = found.informative, found.group_size
+    lines = [
+        "A group is informative if its rollouts differ in what they are worth; nothing is learned from the others. "
+        f"Drawn evenly, {share:.0%} of the groups of {size} are."
+    ]
+    if found.all_wrong >= max(found.all_right, 0.5):
+        lines.append(
+            f"Most prompts are too hard: never right in {size} rollouts. That is rarely right, not impossible; larger "
+            "groups, a stronger model or easier prompts find more to learn from."
+        )
+    elif found.all_right >= 0.5:
+        lines.append(f"Most prompts are mastered: always right in {size} rollouts. Harder prompts would teach more.")
+    if share:
+        lines.append(
+            f"If every group were informative, the same rollouts would bring {1 / share:.1f} times as many of them: "
+            "what selection can gain at most, before any training."
+        )
+    return lines
+
+
+def _tokens(number: float) -> str:
+    return f"{number:,.0f}" if math.isfinite(number) else "–"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:,.0f} s"
+    return f"{seconds / 60:,.0f} min" if seconds < 7_200 else f"{seconds / 3_600:,.1f} h"
 
 
 Move = Callable[..., None]

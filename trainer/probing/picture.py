@@ -5,6 +5,8 @@ from pathlib import Path
 from trainer.charts import COLOURS, GREY, frame, new_figure, save
 from trainer.probing.profile import Profile
 
+MOST_NAMED = 16  # bins with a name each
+
 
 def profile_picture(found: Profile, path: Path) -> Path:
     """Draw it and give the file's path. Raises MissingExtra without matplotlib."""
@@ -16,7 +18,11 @@ def profile_picture(found: Profile, path: Path) -> Path:
     left.bar([place / last for place in range(last + 1)], share_B, width=0.9 / last, color=COLOURS[0], label="mixed")
     left.bar([0.0, 1.0], [found.all_wrong, found.all_right], width=0.9 / last, color=GREY, label="all alike")
     left.legend(frameon=False)
-    frame(left, "Prompts by share of right answers", x="share right", y="share of prompts")
+    if last == found.group_size and last <= MOST_NAMED:  # a bin for each number of right answers
+        left.set_xticks([place / last for place in range(last + 1)], [f"{place}" for place in range(last + 1)])
+        frame(left, "Prompts by right answers", x=f"right answers of {last}", y="share of prompts")
+    else:
+        frame(left, "Prompts by share of right answers", x="share right", y="share of prompts")
     yields = found.yields or {found.group_size: found.informative}
     names = [str(size) for size in yields]
     right.bar(names, list(yields.values()), color=COLOURS[2], width=0.6)

@@ -45,6 +45,10 @@ class CategoryProfile:
     pass_rate: float
     informative: float  # share of its groups
 
+    @property
+    def informative_rate(self) -> PassRate:
+        return _rate(self.informative, self.prompts)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
@@ -65,6 +69,11 @@ class Profile:
     tokens_per_rollout: float
     seconds_per_rollout: float
     categories: list[CategoryProfile] = field(default_factory=list)
+
+    @property
+    def informative_rate(self) -> PassRate:
+        """`informative` with an interval for prompts of the same kind."""
+        return _rate(self.informative, self.scored)
 
     @property
     def epoch_rollouts(self) -> int:
@@ -175,6 +184,11 @@ def _category(name: str, groups: Sequence[Group]) -> CategoryProfile:
         pass_rate=fmean(fmean(group.outcomes) for group in groups),
         informative=fmean(_differs(group) for group in groups),
     )
+
+
+def _rate(share: float, num_groups: int) -> PassRate:
+    differ = round(share * num_groups)
+    return PassRate.of([[1.0]] * differ + [[0.0]] * (num_groups - differ))
 
 
 def _differs(group: Group) -> bool:

@@ -1,5 +1,6 @@
 """A pool's profile: figures by hand, the same from the real service, and going on after an end in the middle."""
 
+import io
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -8,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import midband
 from api.schemas import Ticket
 from tests.trainer.probing.test_prober import TOKENS, Scripted
 from trainer.client import Client
 from trainer.errors import Conflict, InvalidRequest
+from trainer.probing.command import _duration, show
 from trainer.probing.picture import profile_picture
 from trainer.probing.profile import Group, figures, profile_pool, yields_by_size
 from trainer.rollout.base import Rollout, RolloutGroup
@@ -70,6 +73,38 @@ def test_the_figures_by_hand() -> None:
 
 def test_where_nothing_teaches_an_informative_group_costs_without_end() -> None:
     assert figures("p", "r", 1, 2, [a_group(1, 1)]).tokens_per_informative == math.inf
+
+
+def shown(groups: list[Group], *, prompts: int, group_size: int) -> str:
+    text = io.StringIO()
+    show(figures("p", "r", prompts, group_size, groups), Console(file=text, width=200))
+    return text.getvalue()
+
+
+def test_a_profile_says_in_words_what_it_means() -> None:
+    hard = [a_group(0, 0)] * 7 + [a_group(1, 0, category="b")] + [a_group(1, 1)] * 2
+    text = shown(hard, prompts=40, group_size=2)
+    assert "Pool p: 10 of 40 prompts, drawn evenly, 2 rollouts each" in text
+    assert "10.0 % (1.8 – 40.4)" in text  # Wilson's interval of one in ten
+    assert "Drawn evenly, 10% of the groups of 2 are." in text
+    assert "Most prompts are too hard: never right in 2 rollouts." in text
+    assert "would bring 10.0 times as many" in text
+    easy = shown([a_group(1, 1)] * 3, prompts=3, group_size=2)
+    assert "Pool p: all 3 prompts, 2 rollouts each" in easy
+    assert "Most prompts are mastered: always right in 2 rollouts." in easy
+    assert "inf" not in easy.replace("informative", ""), "no infinite number of tokens"
+    assert "times as many" not in easy
+
+
+def test_categories_of_few_prompts_do_not_lead_by_chance() -> None:
+    groups = [a_group(1, 0, category="few")] + [a_group(1, 0, category="many")] * 8 + [a_group(0, 0, category="many")]
+    text = shown(groups, prompts=10, group_size=2)
+    assert text.index("many") < text.index("few")
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(90.0, "90 s"), (600.0, "10 min"), (18_489.0, "5.1 h")])
+def test_times_are_in_units_that_can_be_read(seconds: float, words: str) -> None:
+    assert _duration(seconds) == words
 
 
 def test_groups_without_any_score_are_no_profile() -> None:

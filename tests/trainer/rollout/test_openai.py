@@ -141,6 +141,17 @@ def test_a_ticket_is_one_request_for_all_its_samples(fake: Fake) -> None:
     assert (first.seconds or 0) > 0
 
 
+def test_the_seconds_of_requests_that_overlap_add_up_to_the_clock(fake: Fake) -> None:
+    with engine(fake) as made:
+        began_s = time.perf_counter()
+        groups = made.generate([ticket(n) for n in range(6)], policy_version=3)
+        took_s = time.perf_counter() - began_s
+    seconds = [rollout.seconds or 0.0 for group in groups for rollout in group.rollouts]
+    assert len(seconds) == 18
+    assert min(seconds) > 0
+    assert sum(seconds) <= took_s
+
+
 def test_chat_messages_go_to_the_chat_interface(fake: Fake) -> None:
     messages = [{"role": "user", "content": "3 + 4?"}]
     with engine(fake) as made:
