@@ -257,7 +257,7 @@ class Policy:
         }
 
     def _importance(
-        self, rollouts: list[Rollout], ticket_of: Sequence[int], replayed: Set[int], older: Set[int]
+        self, rollouts: list[Rollout], ticket_of: Sequence[int], replayed: Set[int], older: Set[int] = frozenset()
     ) -> list[Sequence[float]] | None:
         """By how much each token is likelier under the weights of now than to its sampler; None: nobody asks.
 
