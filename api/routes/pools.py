@@ -160,7 +160,7 @@ def delete_pool(pool: str, request: Request) -> PoolInfo:
     },
 )
 async def put_prompts(pool: str, request: Request, mode: Literal["merge", "replace"] = "merge") -> ImportReport:
-    """Takes over every row that is right, in one transaction. `replace` marks absent what the upload does not have."""
+    """Takes over every row that is right, all at once. `replace` marks absent what the upload does not have."""
     form = format_of(request.headers.get("content-type"), request.headers.get("content-encoding"))
     await run_in_threadpool(_pool, request, pool)
     replace = mode == "replace"
