@@ -26,7 +26,7 @@ PER_PREDICTION, NUM_QUANTITIES = 4, 8
 Over a whole inclusion they are 0: such a row has no chance of one ticket more."""
 
 # Sets of lanes of `group_maxima`; NUM_QUANTITIES of them from _TOP on, two from _SUM on.
-_MASS, _WEIGHT, _SURE, _MASSES, _BAD, _SUM, _TOP = (place * STRIDE for place in (0, 1, 2, 3, 4, 5, 7))
+_MASS, _WEIGHT, _SURE, _MASSES, _SUM, _TOP = (place * STRIDE for place in (0, 1, 2, 3, 4, 6))
 _WORK = _TOP + NUM_QUANTITIES * STRIDE
 
 
@@ -51,7 +51,7 @@ def group_maxima(
     over eligible rows, Σ (1+c)·m of both predictions and Σ (1+c); how many predictions are not in [0, 1]; and how many
     rows have an inclusion of 1 or more: the first of them go to `sure_S`, in order.
     """
-    size, num_sure, is_written = len(eligible_N), 0, len(written_N) > 0
+    size, num_bad, num_sure, is_written = len(eligible_N), 0, 0, len(written_N) > 0
     work = np.zeros(_WORK)
     for group in range(0, top_QG.shape[1], LANES):
         start = group * DEPTH
@@ -91,7 +91,7 @@ def group_maxima(
                 fall = mass * pass_rate_L[lane]
                 rise = mass - fall
                 work[_SUM + lane] += fall
-                work[_BAD + lane] += 0.0 if (fall >= 0.0) & (rise >= 0.0) else 1.0
+                num_bad += 0 if (fall >= 0.0) & (rise >= 0.0) else 1
                 top = work[_TOP + lane]
                 work[_TOP + lane] = fall if fall > top else top
                 top = work[_TOP + STRIDE + lane]
@@ -107,7 +107,7 @@ def group_maxima(
                 fall = mass * (1.0 - informative_L[lane])
                 rise = mass - fall
                 work[_SUM + STRIDE + lane] += fall
-                work[_BAD + lane] += 0.0 if (fall >= 0.0) & (rise >= 0.0) else 1.0
+                num_bad += 0 if (fall >= 0.0) & (rise >= 0.0) else 1
                 top = work[_TOP + 4 * STRIDE + lane]
                 work[_TOP + 4 * STRIDE + lane] = fall if fall > top else top
                 top = work[_TOP + 5 * STRIDE + lane]
@@ -125,7 +125,7 @@ def group_maxima(
         work[_SUM : _SUM + LANES].sum(),
         work[_SUM + STRIDE : _SUM + STRIDE + LANES].sum(),
         work[_MASSES : _MASSES + LANES].sum(),
-        int(work[_BAD : _BAD + LANES].sum()),
+        num_bad,
         num_sure,
     )
 

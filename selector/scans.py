@@ -1,6 +1,6 @@
 """The loops over a whole pool that a draw makes, compiled: sums, sizes, units of chance, counts.
 
-Called by `designs`, `targets`, `draw` and `drawing`, which say what the numbers mean and check them. Knows arrays only.
+Called by `designs`, `targets`, `inclusion`, `draw` and `drawing`, which say what the numbers mean. Knows arrays only.
 Sums are taken in LANES interleaved parts, in an order that the number of rows alone decides. Axes: N rows of the pool.
 """
 
