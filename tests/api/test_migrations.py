@@ -132,6 +132,25 @@ def test_runs_of_an_earlier_version_learn_how_far_their_logs_reach(engine: Engin
     assert [tuple(row) for row in found] == [("full", 2), ("empty", 0)]
 
 
+def test_prompts_of_an_earlier_version_are_found_by_their_questions(engine: Engine) -> None:
+    config = alembic_config()
+    with write(engine) as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0003")
+        for statement in (
+            "INSERT INTO pools (id, name, created_at, archived, revision, num_rows, tallies, feature_lengths) "
+            "VALUES (1, 'p', 1, :no, 1, 3, '[]', '{}')",
+            'INSERT INTO prompts (pool_id, "row", key, content_hash, question_hash, split, absent, superseded, '
+            "quarantined, created_revision, revision) VALUES (1, 0, 'a', 'x', 'q', 'train', :no, :no, :no, 1, 1), "
+            "(1, 1, 'b', 'y', 'q', 'train', :no, :no, :no, 1, 1), (1, 2, 'c', 'z', NULL, 'train', :no, :no, :no, 1, 1)",
+        ):
+            connection.execute(text(statement), {"no": False})
+    upgrade(engine)
+    with read(engine) as connection:
+        found = connection.execute(text('SELECT pool_id, question_hash, "row" FROM prompt_questions ORDER BY "row"'))
+        assert [tuple(row) for row in found] == [(1, "q", 0), (1, "q", 1)]
+
+
 def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(engine: Engine) -> None:
     upgrade(engine)
     with write(engine) as connection:
