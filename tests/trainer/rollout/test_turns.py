@@ -188,4 +188,5 @@ def test_a_training_of_two_turns_reports_fragments_as_they_come_and_its_ledger_b
     assert (info.tickets.open, info.tickets.void) == (0, 0)
     assert info.rollouts.scored == 4 * 8 * 4 + heldout, "the fragments of a rollout count once"
     assert costs.tokens["train"] + costs.tokens["audit"] == result.progress.tokens
-    assert {name for name in costs.seconds if "environment" in name}, costs.seconds
+    assert set(costs.environment_seconds) == {"create", "reset", "act", "observe", "teardown"}
+    assert all(seconds > 0 for seconds in costs.environment_seconds.values())

@@ -1,6 +1,7 @@
 """Energy and memory: read where somebody counts them, left out where nobody does."""
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -66,3 +67,18 @@ def test_accelerators_peaks_are_by_device_and_begin_anew(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     peaks = Meters().costs()["peak_memory_bytes"]
     assert (peaks["cuda:0"], peaks["cuda:1"], reset) == (100, 101, [0, 1])
+
+
+def test_a_trainings_energy_and_peak_of_memory_are_in_its_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="training needs the trainer extra")
+    from tests.trainer.tiny import make_config, run, service
+
+    # A reading at the start and one a step: 500 J and then 250 J.
+    monkeypatch.setitem(sys.modules, "pynvml", nvml([[0, 0], [200_000, 300_000], [300_000, 450_000]]))
+    run(make_config(tmp_path, stop={"steps": 2}, evaluation={"every": 100}))
+    with service(tmp_path) as client:
+        costs = client.costs("tiny")
+    assert costs.spent["energy_j"] == pytest.approx(750.0)
+    assert costs.peak_memory_bytes["host"] > 10**7
