@@ -10,7 +10,7 @@ from tests.benchmarks.probe_stop import GROUP_SIZE, Pool, fixed_error, least_rol
 
 @cache
 def pool(least: float) -> Pool:
-    return Pool.of(Learner(Constants(num_prompts=2_000, hopeless=0.5, mastered=0.3), 7, 10).pass_rate(), least)
+    return Pool.of(Learner(Constants(num_prompts=20_000, hopeless=0.5, mastered=0.3), 7, 10).pass_rate(), least)
 
 
 def test_at_equal_error_the_stop_spends_at_most_sixty_per_cent_where_the_question_is_even() -> None:
