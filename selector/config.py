@@ -154,10 +154,11 @@ class PolicyConfig:
         """What the configuration's hash is taken over: parts that a policy does without are left out, so that a part
         which comes with a new version leaves the hashes of stored runs as they are.
         """
+        values = self.to_dict()
+        if values["wave"] is not None:
+            values["wave"].pop("price")  # of probes alone, whose rule no policy has
         return {
-            name: value
-            for name, value in self.to_dict().items()
-            if name not in _WITH_DEFAULT or value != _WITH_DEFAULT[name]
+            name: value for name, value in values.items() if name not in _WITH_DEFAULT or value != _WITH_DEFAULT[name]
         }
 
 

@@ -41,7 +41,9 @@ def draw_probes(
     at_work = np.flatnonzero(frame.frame_N & ~at_rest_N)
     needed = displaced(informative_N[at_work], utility_N[at_work], config.policy.floor, _places(state))
     # A feed of informative groups leaves out the others, and a rule would wait for them.
-    rule = None if config.feed == "informative_only" else settle_rule(plan.group_size, needed.least, config.min_rollouts)
+    rule = (
+        None if config.feed == "informative_only" else settle_rule(plan.group_size, needed.least, config.min_rollouts)
+    )
     found = plan_probes(
         beliefs.mean_N,
         beliefs.variance_N,

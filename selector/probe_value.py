@@ -1,7 +1,7 @@
 """What a probe is worth where it may stop after any of its waves: exact optimal stopping by backward induction.
 
-`probing` calls it, for the plan over a pool and for one prompt whose wave is complete. Pure arithmetic on beliefs; knows
-nothing of tickets, budgets or who reports. N rows.
+`probing` calls it, for the plan over a pool and for one prompt whose wave is complete. Pure arithmetic on beliefs;
+knows nothing of tickets, budgets or who reports. N rows, b those of one block.
 
 The decision is whether a prompt earns a training group: it does if u, its chance to be informative, is above `least`.
 With k of n rollouts right the belief is Beta(alpha + k, beta + n − k), and
@@ -18,6 +18,7 @@ import numpy as np
 from predictors.value import beta_parameters, informative_probability
 
 BLOCK_ROWS = 65_536
+BISECTIONS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,7 +58,12 @@ def value_of_probe(
 
 
 def _of_block(
-    mean_b: np.ndarray, variance_b: np.ndarray, ends: tuple[int, ...], group_size: int, least: float, price_b: np.ndarray
+    mean_b: np.ndarray,
+    variance_b: np.ndarray,
+    ends: tuple[int, ...],
+    group_size: int,
+    least: float,
+    price_b: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     alpha_b, beta_b = beta_parameters(mean_b, variance_b)
     earns_b = informative_probability(mean_b, variance_b, group_size) > least
@@ -112,9 +118,6 @@ def index_of_probe(
         middle = (low * high) ** 0.5
         low, high = (middle, high) if surplus(middle) > 0.0 else (low, middle)
     return low
-
-
-BISECTIONS = 24
 
 
 def moments(alpha_N: np.ndarray, beta_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

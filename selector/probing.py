@@ -3,16 +3,14 @@
 `drawing` asks it at a draw of purpose probe, `standing` when a wave of such a ticket is complete. Pure arithmetic on
 beliefs; knows nothing of tickets, events or who reports. N rows of the pool, K probed.
 
-A probe is worth what it may change. The decision is whether a prompt earns a training group of G rollouts: it does if
-u, its chance to be informative, is above `least`, what the policy's draw gets as things are. With n more rollouts, k
-of them right,
-    value = E_k[max(u(k, n), least)] − max(u, least),
-in informative groups a decision, k being Beta-binomial under the belief (the value of sample information; Raiffa and
-Schlaifer 1961, ch. 4). A decision serves USES training groups; n rollouts of L tokens cost what they would have bought
-in training, least·n·L/(G·L̄), L̄ the mean over the pool. A prompt is worth a probe while the first is above the second,
-and the same rule, with the prompt's own tokens on both sides, stops its waves: when no outcome of what is left of its
-group would change the decision the value is 0, and it is settled. n is looked for over waves to come, not the next one
-alone: two rollouts often change nothing where four would.
+A probe is worth what it may change. A prompt that turns out better than the tickets which it would displace, those that
+the policy's draw is not sure of, earns their places; `displaced` says how often these are informative, `least`, and how
+many places there are to gain. `probe_value` works out what a probe adds then, in informative groups a decision, where
+it is stopped as well as can be. A decision serves USES training groups, and a rollout costs what it would have bought
+in training at the very most, 1/G of an informative group, and more for a prompt of long answers: so a prompt is worth a
+probe while USES · gain is above that. The most worth come first, until together they would fill what there is to gain.
+The same rule stops a prompt's waves, at a higher price where other prompts are waiting: what a rollout is worth in
+beginning with the next of them. So most prompts get one wave, and whoever may still change the draw gets more.
 """
 
 from dataclasses import dataclass
@@ -30,8 +28,8 @@ FIRST_WAVE = 2
 """Rollouts of the first wave, and of each later one; two are the fewest that can differ."""
 
 USES = 8.0
-"""Training groups that one decision serves, before the policy has moved on. Set by hand, from a simulated learner whose
-log-odds rise by an eighth a group: a larger number buys more certainty for more rollouts."""
+"""Training groups that one decision serves, before the policy has moved on, less what a rollout is priced too high. Set
+by hand, from a simulated learner whose log-odds rise by an eighth a group: a larger number buys more rollouts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +53,7 @@ class ProbePlan:
     inclusion_N: np.ndarray  # float64: 1 above the last place, an equal share of what is left at it, else 0
     num_worth: int  # rows that would be worth their first wave
     unaffordable: bool  # the budget left some of these out
-    price: float  # of one more rollout of these, in informative groups a decision
+    price: float  # of one more rollout of theirs, in informative groups a decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,19 +108,18 @@ def plan_probes(
     taken as many as their mean cost leaves room for, so that the chance of each is exact.
     """
     looked = np.flatnonzero(eligible_N | open_N)
+    is_open = open_N[looked]
     cost = np.ones(len(looked)) if tokens_N is None else tokens_N[looked]
     relative = cost / cost.mean() if len(looked) else cost
     base = 1.0 / (USES * group_size)
     found = value_of_probe(
         mean_N[looked], variance_N[looked], ends, group_size=group_size, least=needed.least, price_N=base * relative
     )
-    is_open = open_N[looked]
     missing = needed.missing - float(found.gain_N[is_open].sum())
-    is_worth = owed_N[looked] | (found.gain_N > ends[0] * base * relative)
-    is_worth &= ~is_open
+    is_worth = (owed_N[looked] | (found.gain_N > ends[0] * base * relative)) & ~is_open
     rows, cost, gain = looked[is_worth], cost[is_worth] * ends[0], found.gain_N[is_worth]
-    ratio = gain / (relative * found.rollouts_N)[is_worth]
-    ranked = np.lexsort((order_N[rows], -ratio, ~owed_N[rows]))
+    ratio = np.where(owed_N[rows], inf, gain / (relative * found.rollouts_N)[is_worth])
+    ranked = np.lexsort((order_N[rows], -ratio))
     rows, cost, gain, ratio = rows[ranked], cost[ranked], gain[ranked], ratio[ranked]
     wanted = int(np.count_nonzero(np.cumsum(gain) - gain < missing)) if missing > 0 else 0
     wanted = max(wanted, int(np.count_nonzero(owed_N[rows])))
@@ -139,9 +136,8 @@ def plan_probes(
         inclusion_N[rows[ties]] = (places - above) / np.count_nonzero(ties)
         if places < len(rows):
             after = rows[places]
-            price = index_of_probe(
-                float(mean_N[after]), float(variance_N[after]), ends, group_size=group_size, least=needed.least, price=base
-            )
+            belief = float(mean_N[after]), float(variance_N[after])
+            price = index_of_probe(*belief, ends, group_size=group_size, least=needed.least, price=base)
     return ProbePlan(
         rows_K=rows[:places],
         inclusion_N=inclusion_N,
@@ -153,7 +149,7 @@ def plan_probes(
 
 def settle_rule(group_size: int, least: float, min_rollouts: int, price: float | None = None) -> WaveConfig | None:
     """The waves of a probe of at most `group_size` rollouts; None where that is one wave, or a first one could never
-    count.
+    count. price: of one more rollout, in informative groups a decision; None: what it is worth in training at most.
     """
     first = max(FIRST_WAVE, min_rollouts)
     if first >= group_size:

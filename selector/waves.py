@@ -69,7 +69,7 @@ class WaveConfig:
         for name in (f.name for f in fields(self) if f.name not in ("rule", "first")):
             given = getattr(self, name)
             if name == "price" and self.rule == "settle":
-                continue  # older draws lack it
+                continue  # draws of earlier versions lack it
             if given is None and name in needed:
                 raise ValueError(f"wave.{name} is needed with rule {self.rule!r}")
             if given is not None and name not in needed:
@@ -79,6 +79,8 @@ class WaveConfig:
             raise ValueError(f"wave.first must be >= {least} with rule {self.rule!r}, got {self.first}")
         if self.step is not None and self.step < 1:
             raise ValueError(f"wave.step must be >= 1, got {self.step}")
+        if self.price is not None and not 0.0 <= self.price < float("inf"):
+            raise ValueError(f"wave.price must be a number >= 0, got {self.price}")
         if self.keep is not None and (self.keep < 2 or self.keep % 2):
             raise ValueError(f"wave.keep must be even and >= 2, got {self.keep}")
         if self.low is not None and self.high is not None and not 0.0 <= self.low <= self.high <= 1.0:

@@ -11,7 +11,6 @@ the pool itself, by backward induction over up to LONGEST rollouts one by one.
 Axes: N prompts.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import comb
@@ -22,7 +21,7 @@ from predictors.value import beta_parameters, informative_probability
 from selector.probe_value import moments
 from selector.probing import settle_rule, settled
 from selector.waves import Seen, Verdict
-from tests.benchmarks.language import arguments
+from tests.benchmarks.language import Figure, arguments, show
 from tests.benchmarks.learner_model import Constants, Learner
 
 GROUP_SIZE = 8
@@ -40,26 +39,25 @@ class Pool:
     belief: tuple[float, float]
     any_S: dict[State, float]
     above_S: dict[State, float]  # the part of prompts whose u is above the boundary
+    says_S: dict[State, bool]  # whether the belief is that it is
 
     @classmethod
     def of(cls, pass_rate_N: np.ndarray, least: float) -> "Pool":
         above_N = 1.0 - pass_rate_N**GROUP_SIZE - (1.0 - pass_rate_N) ** GROUP_SIZE > least
         right, wrong = np.log(pass_rate_N), np.log1p(-pass_rate_N)
-        any_S, above_S = dict[State, float](), dict[State, float]()
+        belief = float(pass_rate_N.mean()), float(pass_rate_N.var())
+        alpha_1, beta_1 = beta_parameters(np.array([belief[0]]), np.array([belief[1]]))
+        any_S, above_S, says_S = dict[State, float](), dict[State, float](), dict[State, bool]()
         for n in range(LONGEST + 1):
             for k in range(n + 1):
                 chance_N = np.exp(k * right + (n - k) * wrong)
                 any_S[k, n], above_S[k, n] = float(chance_N.mean()), float((chance_N * above_N).mean())
-        return cls(belief=(float(pass_rate_N.mean()), float(pass_rate_N.var())), any_S=any_S, above_S=above_S)
+                u_1 = informative_probability(*moments(alpha_1 + k, beta_1 + (n - k)), GROUP_SIZE)
+                says_S[k, n] = float(u_1[0]) > least
+        return cls(belief=belief, any_S=any_S, above_S=above_S, says_S=says_S)
 
     def wrong(self, state: State, says: bool) -> float:
         return self.any_S[state] - self.above_S[state] if says else self.above_S[state]
-
-    def says(self, state: State, least: float) -> bool:
-        """What the belief says of a state."""
-        alpha_1, beta_1 = beta_parameters(np.array([self.belief[0]]), np.array([self.belief[1]]))
-        belief = moments(alpha_1 + state[0], beta_1 + (state[1] - state[0]))
-        return float(informative_probability(*belief, GROUP_SIZE)[0]) > least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,41 +67,42 @@ class Stopped:
     price: float
 
 
-def fixed_error(pool: Pool, least: float, size: int = GROUP_SIZE) -> float:
+def fixed_error(pool: Pool, size: int = GROUP_SIZE) -> float:
     """Of probes of `size` rollouts each."""
-    return sum(comb(size, k) * pool.wrong((k, size), pool.says((k, size), least)) for k in range(size + 1))
+    return sum(comb(size, k) * pool.wrong((k, size), pool.says_S[k, size]) for k in range(size + 1))
 
 
 def stopped(pool: Pool, least: float, most: int, price: float) -> Stopped:
     """The planner's rule over up to `most` rollouts."""
 
-    def goes_on(state: State, rule_left: int) -> bool:
-        k, n = state
-        seen = Seen(right=k, scored=n, right_first=0, scored_first=0, informative=0 < k < n)
-        return settled(rule, seen, pool.belief, left=rule_left, group_size=GROUP_SIZE) is Verdict.CONTINUE
-
     rule = settle_rule(most, least, 2, price)
-    assert rule is not None
+    if rule is None:
+        raise ValueError(f"a probe of {most} rollouts has one wave")
+
+    def goes_on(k: int, n: int) -> bool:
+        seen = Seen(right=k, scored=n, right_first=0, scored_first=0, informative=0 < k < n)
+        return settled(rule, seen, pool.belief, left=most - n, group_size=GROUP_SIZE) is Verdict.CONTINUE
+
     ends = (*range(rule.first, most, rule.step or 1), most)
     ways: dict[State, float] = {(k, ends[0]): float(comb(ends[0], k)) for k in range(ends[0] + 1)}
     rollouts = error = 0.0
     for n, after in pairwise((*ends, most)):
         following = dict[State, float]()
         for (k, _), sequences in ways.items():
-            if n < most and goes_on((k, n), most - n):
+            if n < most and goes_on(k, n):
                 for j in range(after - n + 1):
                     state = (k + j, after)
                     following[state] = following.get(state, 0.0) + sequences * comb(after - n, j)
             else:
                 rollouts += sequences * pool.any_S[k, n] * n
-                error += sequences * pool.wrong((k, n), pool.says((k, n), least))
+                error += sequences * pool.wrong((k, n), pool.says_S[k, n])
         ways = following
     return Stopped(rollouts=rollouts, error=error, price=price)
 
 
 def at_equal_error(pool: Pool, least: float, most: int) -> Stopped:
     """The fewest rollouts over all prices at which the rule errs no more than probes of eight."""
-    allowed = fixed_error(pool, least) + 1e-12
+    allowed = fixed_error(pool) + 1e-12
     found = [one for one in (stopped(pool, least, most, float(price)) for price in PRICES) if one.error <= allowed]
     return min(found, key=lambda one: one.rollouts)
 
@@ -124,20 +123,34 @@ def least_rollouts(pool: Pool, error: float) -> float:
             ]
         return risk_k[0]
 
-    bound: Callable[[float], float] = lambda price: (risk(price) - error) / price  # noqa: E731
-    return max(bound(float(price)) for price in PRICES)
+    return max((risk(float(price)) - error) / float(price) for price in PRICES)
 
 
 def main() -> None:
+    """Prints a table, or JSON lines."""
     options = arguments("Stopping probes early, at equal error.").parse_args()
     pass_rate_N = Learner(Constants(num_prompts=20_000, hopeless=0.5, mastered=0.3), 7, 10).pass_rate()
+    figures = list[Figure]()
     for least in BOUNDARIES[3:4] if options.quick else BOUNDARIES:
         pool = Pool.of(pass_rate_N, least)
-        error = fixed_error(pool, least)
-        found = {most: at_equal_error(pool, least, most) for most in (8, 16, 32)}
-        spent = "  ".join(f"{most}: {one.rollouts / GROUP_SIZE:.0%} ({one.error:.2%})" for most, one in found.items())
-        bound = least_rollouts(pool, error) / GROUP_SIZE
-        print(f"boundary {least}: 8 fixed err {error:.2%}; at most {spent}; no rule below {bound:.0%}", flush=True)
+        error = fixed_error(pool)
+        values = {"error of eight": error, "least share of eight": least_rollouts(pool, error) / GROUP_SIZE}
+        for most in (8, 16, 32):
+            one = at_equal_error(pool, least, most)
+            values |= {f"share of eight, up to {most}": one.rollouts / GROUP_SIZE, f"error, up to {most}": one.error}
+        figures += [
+            Figure(
+                benchmark="probe_stop",
+                case=f"boundary {least}",
+                metric=name,
+                value=value,
+                unit="share",
+                n=len(pass_rate_N),
+                setting={"group_size": GROUP_SIZE},
+            )
+            for name, value in values.items()
+        ]
+    show(figures, as_json=options.json)
 
 
 if __name__ == "__main__":
