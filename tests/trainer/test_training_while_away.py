@@ -175,10 +175,20 @@ def test_a_batch_whose_report_finds_nobody_is_reported_when_the_service_is_back(
 
         service.die_at = in_the_third_report
         result, _ = trained(config, client, at(5, service.live))
-        info, log = client.run("tiny"), recorded(client)
+        info, log, events = client.run("tiny"), recorded(client), list(client.events("tiny"))
         third = client.tickets("tiny", batch=2, purpose="train").items
     assert (result.away.batches, result.away.late, list(result.away.unreported)) == (2, 8, [])
     assert {ticket.state for ticket in third} == {"reported"}
+    # Told in the old order, and before anything new is drawn.
+    steps_told = [e["event"]["step"] for e in events if e["kind"] == "step_recorded"]
+    drawn = [e["event"]["index"] for e in events if e["kind"] == "batch_drawn" and e["event"]["purpose"] == "train"]
+    place_of_step = next(k for k, e in enumerate(events) if e["kind"] == "step_recorded" and e["event"]["step"] == 4)
+    place_of_draw = next(
+        k for k, e in enumerate(events) if e["kind"] == "batch_drawn" and e["event"]["index"] == 5
+    )  # fmt: skip
+    assert steps_told == list(range(9))
+    assert drawn == [0, 1, 2, 5, 6, 7, 8]
+    assert place_of_step < place_of_draw
     assert (info.tickets.open, info.tickets.void) == (0, 0)
     assert [len(log[step]["trained"]) for step in range(9)] == [8, 8, 8, 0, 0, 8, 8, 8, 8]
     assert [group["ticket"].split(":")[1] for group in unheard(config)] == ["away"] * 16
@@ -256,16 +266,16 @@ def test_waves_that_nobody_goes_on_with_end_with_what_they_have(tmp_path: Path) 
     with mortal(tmp_path) as (client, service, _):
         seen: list[str] = []
 
-        def in_the_third_report(call: str) -> bool:
+        def in_the_first_wave(call: str) -> bool:
             seen.append(call)
-            return call == "reports" and seen.count("reports") == 3
+            return call == "reports" and seen.count("reports") == 2  # behind the look at the start
 
-        service.die_at = in_the_third_report
+        service.die_at = in_the_first_wave
         result, _ = trained(config, client, at(3, service.live))
         info = client.run("tiny")
     assert result.progress.step == 6
     assert result.away.late > 0
-    assert info.tickets.open == 0
+    assert (info.tickets.open, info.tickets.void) == (0, 0), "none waited for its end, to be voided by it"
 
 
 def test_without_being_told_so_training_stops_after_the_stated_time(tmp_path: Path) -> None:
