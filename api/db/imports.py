@@ -248,7 +248,8 @@ class _Upload:
         """A part of the revision; its features come first. A pool that never had features keeps having none."""
         featured = [k for k in known if k.features] if only_with_features else known
         if featured and self._feature_lengths():
-            rows, texts = [k.row for k in featured], [k.features for k in featured]
+            # What is absent gives up its features: a vector of the length of before would not fit the others.
+            rows, texts = [k.row for k in featured], [None if k.absent else k.features for k in featured]
             add_features(connection, self.pool.id, self.revision, self.parts, rows, texts)
         add_delta(connection, self.pool.id, self.revision, self.parts, [_changed(k) for k in known])
         self.parts += 1
