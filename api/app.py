@@ -25,7 +25,7 @@ from api.leases import Leases
 from api.metrics import Metrics, RequestMetrics
 from api.request_ids import HEADER as REQUEST_ID_HEADER
 from api.response_headers import DOCS_PATH, ResponseHeaders
-from api.routes import batches, costs, health, pools, progress, reading, reports, runs
+from api.routes import batches, costs, health, pools, progress, prompts, reading, reports, runs
 from api.run_metrics import RunMetrics
 from api.service import RunService
 from api.settings import Settings, is_loopback
@@ -49,7 +49,7 @@ CAPABILITIES = (
     "comparisons",
     "prior_rollouts",
 )
-ROUTERS = tuple(module.router for module in (health, pools, runs, batches, reports, progress, reading, costs))
+ROUTERS = tuple(module.router for module in (health, pools, prompts, runs, batches, reports, progress, reading, costs))
 
 logger = logging.getLogger("midband.api")
 

@@ -14,14 +14,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 import orjson
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
-from api import convert, fetching, schemas, views
+from api import batch_views, convert, fetching, schemas, views
+from api.beginning import begin_run, is_there, learned_by
 from api.db import pools as pool_queries
 from api.db import runs as run_queries
 from api.db.runs import StoredRun
 from api.db.session import read
-from api.errors import NotOwner, RunConflict, ServiceError, UnknownRun, no_run
+from api.errors import NotOwner, ServiceError, UnknownRun, no_run
+from api.event_lines import event_lines
 from api.hosting import Command, RunHost, Work
 from api.response_headers import STATE_AGE_S
 from api.run_metrics import Standing
@@ -30,16 +32,13 @@ from selector.errors import RunComplete, SelectorError, UnknownBatch, UnknownCon
 from selector.events import WarmStarted
 from selector.feature_parts import Parts
 from selector.frozen import ALL_THAT_IS_READ, frozen
-from selector.restoring import find_checkpoint
 from selector.state import DrawnBatch, RunState
-from selector.warm_start import plan_warm_start
 
 logger = logging.getLogger("midband.api")
 
 T = TypeVar("T")
 WORKERS = 8  # threads that carry out commands; one run never uses two at a time
 SURVEYS = 2  # copies of runs at one time; that of a large run takes some hundred megabytes
-EVENTS_PER_PART = 500  # of the log, in one piece of a streamed answer
 EXPIRY_PERIOD_S = 1.0  # how often deadlines are looked at when nobody draws or reports
 
 
@@ -76,9 +75,9 @@ class RunService:
         UnknownCheckpoint for what it is to start from.
         """
         warm = None
-        if request.start_from is not None and not await asyncio.to_thread(self._is_there, request.name):
+        if request.start_from is not None and not await asyncio.to_thread(is_there, self.store, request.name):
             warm = await self._warm_start(request, request.start_from)
-        return await asyncio.to_thread(self._create_run, request, warm)
+        return await asyncio.to_thread(begin_run, self.store, request, warm)
 
     async def command(self, run: str, command: Command[T]) -> T:
         """Carries out a command on a run, in turn. Raises UnknownRun, Busy, NotOwner and what the command raises."""
@@ -117,7 +116,7 @@ class RunService:
             try:
                 event = work.engine.draw(wanted, now=work.now)
             except RunComplete:
-                return orjson.dumps(views.complete_batch(work.engine.state, wanted))
+                return orjson.dumps(batch_views.complete_batch(work.engine.state, wanted))
             if event is not None:
                 work.apply(event)
             state = work.engine.state
@@ -289,17 +288,7 @@ class RunService:
     async def events(self, run: str, after: int) -> Iterator[bytes]:
         """Lines of the log after a position. Raises UnknownRun."""
         stored = await asyncio.to_thread(self._find, run)
-
-        def lines() -> Iterator[bytes]:
-            position, more = after, True
-            while more:
-                with read(self.store.database) as connection:
-                    rows = run_queries.read_event_rows(connection, stored.id, position, position + EVENTS_PER_PART)
-                    part = [event_line(*row) for row in rows]
-                yield b"".join(part)
-                position, more = position + EVENTS_PER_PART, len(part) == EVENTS_PER_PART
-
-        return lines()
+        return event_lines(self.store.database, stored.id, after)
 
     async def prompt_view(self, run: str, pool: str, rows: list[int]) -> dict[int, dict[str, Any]]:
         """What a run adds to prompts of its pool: belief, state, counts; for one prompt also its groups."""
@@ -337,46 +326,7 @@ class RunService:
         if pool != request.pool:
             raise UnknownConfig(f"start_from: run {start.run!r} is on pool {pool!r}, and this one on {request.pool!r}")
 
-        def command(work: Work) -> WarmStarted:
-            state = work.engine.state
-            position = state.seq if start.step is None else find_checkpoint(state, start.step).seq
-            learned = state.rewindable() if start.step is None else work.rewound(position)
-            return plan_warm_start(
-                config,
-                state.config,
-                learned,
-                run=start.run,
-                step=start.step,
-                position=position,
-                discount=start.discount,
-            )
-
-        return await self.look(start.run, command)
-
-    def _is_there(self, run: str) -> bool:
-        with read(self.store.database) as connection:
-            return run_queries.find_run(connection, run) is not None
-
-    def _create_run(self, request: schemas.RunRequest, warm: WarmStarted | None) -> tuple[dict[str, Any], bool]:
-        config = convert.to_config(request)
-        asked = request.model_dump(mode="json", exclude_unset=True)
-        with read(self.store.database) as connection:
-            known = run_queries.find_run(connection, request.name)
-            pool_id = pool_queries.get_pool(connection, request.pool).id
-        if known is None:
-            try:
-                self.store.begin(request.name, pool_id, asked, config, time.time(), warm)
-                return views.run_created(request.name, config), True
-            except IntegrityError:  # another request made it in between
-                with read(self.store.database) as connection:
-                    known = run_queries.find_run(connection, request.name)
-        if known is None or known.request != asked:
-            stored = {} if known is None else known.request
-            names = sorted(k for k in {*stored, *asked} if stored.get(k) != asked.get(k))
-            then_now = ((name, stored.get(name, "left out"), asked.get(name, "left out")) for name in names)
-            differences = "; ".join(f"{name}: {then} then, {now} now" for name, then, now in then_now)
-            raise RunConflict(f"run {request.name!r} exists with another configuration: {differences}")
-        return views.run_created(request.name, convert.to_config(request)), False
+        return await self.look(start.run, lambda work: learned_by(work, config, start))
 
     def _batch(self, work: Work, drawn: DrawnBatch, include: list[Any]) -> bytes:
         texts = None
@@ -384,7 +334,7 @@ class RunService:
             with read(self.store.database) as connection:
                 found = pool_queries.contents(connection, self._pool_id_of(work), drawn.event.row_K.tolist())
             texts = {row: {name: text[name] for name in include} for row, text in found.items()}
-        return orjson.dumps(views.batch(work.engine.state, drawn, texts))
+        return orjson.dumps(batch_views.batch(work.engine.state, drawn, texts))
 
     def _pool_id_of(self, work: Work) -> int:
         return self._hosts[work.engine.state.run].run.pool_id
@@ -415,8 +365,3 @@ class RunService:
                             await self.command(name, lambda work: None)  # every command begins with the deadlines
                     except (SelectorError, ServiceError, SQLAlchemyError) as error:
                         logger.error("run %s: its deadlines could not be looked at: %s", name, error)
-
-
-def event_line(seq: int, kind: str, at: float, payload: bytes) -> bytes:
-    """One event of the log as a line of JSON."""
-    return b'{"seq":%d,"kind":%b,"at":%b,"event":%b}\n' % (seq, orjson.dumps(kind), orjson.dumps(at), payload)

@@ -4,7 +4,7 @@ Called by the service in worker threads. Reads the state and never changes it.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -18,19 +18,18 @@ from api.stages import LISTED_AT_MOST, lifecycle_counts, quarantine_alarms, stat
 from predictors.base import SOURCES
 from selector.config import PolicyConfig, RunConfig
 from selector.costing import expected_costs
-from selector.drawing import DrawRequest, claim_of
+from selector.drawing import claim_of
 from selector.graded import expected_informative
-from selector.priors import num_standing, rollout_ids
+from selector.priors import num_standing
 from selector.refilling import RefillStanding, last_refilled, refill_standing
 from selector.reports import Decision, Refusal
 from selector.rollout_store import NOBODY
 from selector.signals import SignalsDecision
 from selector.standing import what_next
-from selector.state import DrawnBatch, RunState
+from selector.state import RunState
 from selector.suspects import Suspect, find_suspects
-from selector.tickets import TicketName
 from selector.types import PURPOSES, Purpose, TicketState, VoidReason
-from selector.waves import Verdict, wave_ends, wave_from_dict
+from selector.waves import Verdict
 
 
 def run_created(run: str, config: RunConfig) -> dict[str, Any]:
@@ -118,95 +117,6 @@ def _refills(state: RunState, decision: Decision) -> list[dict[str, Any]]:
 
 def checkpoints(state: RunState) -> list[dict[str, Any]]:
     return [{"step": c.step, "branch": c.branch, "position": c.seq} for c in state.checkpoints]
-
-
-def batch(state: RunState, drawn: DrawnBatch, texts: dict[int, dict[str, Any]] | None = None) -> dict[str, Any]:
-    """A batch as answered, the same however often it is asked for. `texts`: row -> content and answer to include."""
-    event = drawn.event
-    first = TicketName(state.run, event.branch, event.purpose, event.index, event.refill, 0)
-    prefix = str(first).removesuffix("0")
-    weights = [None] * len(event.row_K) if event.weight_K is None else event.weight_K.tolist()
-    audit = Purpose.AUDIT.value
-    first_wave = wave_ends(wave_from_dict(event.wave), event.group_size)[0]
-    priors, informative_K = {prior["place"]: prior for prior in event.priors}, event.informative_K.copy()
-    informative_K[list(priors)] = [prior["informative"] for prior in event.priors]
-    columns = zip(
-        event.row_K.tolist(),
-        event.audit_K.tolist(),
-        event.inclusion_K.tolist(),
-        weights,
-        event.pass_rate_K.tolist(),
-        np.sqrt(event.variance_K).tolist(),
-        informative_K.tolist(),
-        event.rollouts_K.tolist(),
-        [None] * len(event.row_K) if event.tokens_K is None else event.tokens_K.tolist(),
-        strict=True,
-    )
-    tickets = [
-        {
-            "ticket": f"{prefix}{position}",
-            "prompt": state.pool.keys[row],
-            "purpose": audit if is_audit else event.purpose,
-            "group_size": size,
-            "first_wave": size if is_audit or event.wave is None else first_wave,
-            "inclusion_probability": inclusion,
-            "weight": weight,
-            "predicted": {"pass_rate": rate, "pass_rate_sd": deviation, "informative": informative, "tokens": tokens},
-            "category": state.pool.category_of(row),
-            **(_prior(state, priors[position]) if position in priors else {}),
-            **(texts[row] if texts is not None else {}),
-        }
-        for position, (row, is_audit, inclusion, weight, rate, deviation, informative, size, tokens) in enumerate(
-            columns
-        )
-    ]
-    return {
-        "run": state.run,
-        "branch": event.branch,
-        "purpose": event.purpose,
-        "index": event.index,
-        "refill": event.refill,
-        "requested": event.requested,
-        "returned": len(tickets),
-        "reason": event.reason,
-        "claim": event.claim,
-        "predicted_yield": math.fsum(informative_K) / len(tickets) if tickets else None,
-        "policy_version": event.policy_version,
-        "digest": event.digest,
-        "frame": event.frame,
-        "eligible": event.eligible,
-        "blocked": event.blocked,
-        "suggested_size": _whole(event.controlled.get("suggested_size")),
-        "tickets": tickets,
-    }
-
-
-def _prior(state: RunState, prior: Mapping[str, Any]) -> dict[str, Any]:
-    named = zip(rollout_ids(state, prior), prior["versions"], strict=True)
-    return {"prior_rollouts": [{"id": name, "policy_version": version} for name, version in named]}
-
-
-def complete_batch(state: RunState, request: DrawRequest) -> dict[str, Any]:
-    """The answer to a draw on a run that has ended: nothing, and why. It is not recorded."""
-    return {
-        "run": state.run,
-        "branch": state.branch,
-        "purpose": request.purpose.value,
-        "index": request.index,
-        "refill": request.refill,
-        "requested": request.size,
-        "returned": 0,
-        "reason": "run_complete",
-        "claim": claim_of(state.config).to_dict(),
-        "predicted_yield": None,
-        "policy_version": request.policy_version,
-        "digest": "sha256:" + "0" * 64,
-        "frame": int(np.count_nonzero(state.frame_N)),
-        "eligible": 0,
-        "blocked": 0,
-        "suggested_size": None,
-        "tickets": [],
-    }
 
 
 def report_answer(state: RunState, decision: Decision) -> dict[str, Any]:
@@ -399,10 +309,6 @@ def _verdict(state: RunState, ticket: int) -> bool | None:
 
 def _known(value: int) -> int | None:
     return None if value < 0 else value
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
 
 
 def _share(part: int, whole: int) -> float | None:

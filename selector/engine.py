@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from selector.config import RunConfig
+from selector.deciding import decide
 from selector.drawing import DrawRequest, find_drawn, plan_batch
 from selector.errors import RunComplete, StepConflict
 from selector.events import (
@@ -33,7 +34,7 @@ from selector.fold import fold
 from selector.ledger import compared
 from selector.pool import PoolState, empty_pool
 from selector.priors import standing
-from selector.reports import Decision, Refusal, Report, decide
+from selector.reports import Decision, Refusal, Report
 from selector.restoring import find_checkpoint
 from selector.rewarded import CountsRewards
 from selector.signals import PushedNumbers, SignalsDecision, decide_signals

@@ -1,6 +1,6 @@
-"""Groups that arrive whole, as most do: what `reports` finds for them rollout by rollout, found for all at once.
+"""Groups that arrive whole, as most do: what `group_reports` finds for them rollout by rollout, found for all at once.
 
-`reports.decide` asks before it looks at a group closely. Changes nothing, and knows nothing of refusals: a group in
+`deciding.decide` asks before it looks at a group closely. Changes nothing, and knows nothing of refusals: a group in
 which anything is out of the ordinary is not taken.
 """
 

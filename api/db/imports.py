@@ -28,7 +28,8 @@ from api.db.models import prompt_questions, prompts
 from api.db.pools import HeldPool, add_delta, changeable_pool, changing, close_revision, one_of
 from api.db.session import read
 from api.db.staging import NewPrompt, Staged
-from api.importing.resolve import Counts, Known, Lookup, Resolver
+from api.importing.known import Known, Lookup
+from api.importing.resolve import Counts, Resolver
 from api.importing.rows import VECTOR, PromptRow, RowFault, read_row
 from api.turns import Turns, paced
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import orjson
 
-from api.importing.resolve import Known
+from api.importing.known import Known
 
 CACHE_KIB = 65_536  # of the staged prompts and their indexes in memory
 

@@ -21,61 +21,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from api.importing.known import Known, Lookup
 from api.importing.rows import MAX_FEATURES, VECTOR, PromptRow, RowFault
 
 DEFAULT_SPLIT = "train"  # of a row that says none and is not about a prompt known by this key
 MAX_ERRORS = 1_000  # listed in one report
 MAX_EXAMPLES = 20  # in one warning
 SHOWN_KEY_CHARACTERS = 80
-
-
-@dataclass(slots=True)
-class Known:
-    """A prompt of the pool, as far as the rules ask. `row` of a new one is provisional until its chunk is numbered.
-
-    Positional, in the order in which a query selects: an upload makes one for each prompt that is there.
-    """
-
-    row: int
-    key: str
-    content_hash: str
-    question_hash: str | None
-    category: str | None
-    split: str
-    features: str | None
-    parent: str | None
-    meta: str | None
-    absent: bool
-    superseded: bool
-    quarantined: bool
-    replaces: int | None = None
-    source: PromptRow | None = None  # the row it is made from, if it is new
-
-    @property
-    def current(self) -> bool:
-        return not (self.absent or self.superseded)
-
-    @property
-    def cell(self) -> tuple[str, str | None, bool, bool]:
-        """Where it counts in the pool's tallies."""
-        return self.split, self.category, self.absent, self.quarantined
-
-
-@dataclass(slots=True, kw_only=True)
-class Lookup:
-    """The prompts that a chunk may be about."""
-
-    by_key: dict[str, Known] = field(default_factory=dict)  # current owner of the key
-    by_version: dict[tuple[str, str], Known] = field(default_factory=dict)  # superseded, by key and content hash
-    by_question: dict[str, list[Known]] = field(default_factory=dict)  # of any state
-
-    def add(self, known: Known) -> None:
-        if known.superseded:
-            self.by_version[known.key, known.content_hash] = known
-        else:
-            self.by_key[known.key] = known
-        if known.question_hash is not None:
-            self.by_question.setdefault(known.question_hash, []).append(known)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,110 +1,42 @@
-"""Endpoints on pools: make, list, upload prompts, look at them, quarantine, export.
+"""Endpoints on pools: make, list, look at, archive, and upload prompts into them.
 
-`create_app` mounts the router. An endpoint parses, calls a query in a worker thread and converts; what a run knows of
-prompts it asks of the service, and after each change of a pool it tells the service. It expects on `app.state`:
-`settings`, `database`, `service`.
+`create_app` mounts the router. An endpoint parses, calls a query in a worker thread and converts; after an upload it
+tells the service. It expects on `app.state`: `settings`, `database`, `service`. Single prompts are in `prompts`.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from tempfile import SpooledTemporaryFile
-from typing import Annotated, Any, BinaryIO, Literal, cast
+from typing import BinaryIO, Literal, cast
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import Engine
+from pydantic import BaseModel
 
 from api.auth import MANAGE, READ, access_of, permit_new_pool
 from api.db.imports import ImportOutcome, import_rows
-from api.db.pools import Pool, archive_pool, create_pool, get_pool, list_pools, set_quarantine
-from api.db.prompts import (
-    PromptFilter,
-    PromptLinks,
-    PromptPage,
-    Sort,
-    decoded,
-    export_pages,
-    get_prompt,
-    list_in_order,
-    list_prompts,
-)
-from api.db.session import read
+from api.db.pools import Pool, archive_pool, create_pool, list_pools
 from api.errors import (
-    ApiError,
     BodyTooLarge,
-    InvalidCursor,
     InvalidRequest,
     PoolArchived,
     PoolConflict,
     UnknownPool,
-    UnknownPrompt,
     UnreadableBody,
     UnsupportedFormat,
-    shown,
 )
 from api.importing.readers import CONTENT_TYPES, RowFormat, format_of, read_rows
-from api.importing.writers import MEDIA_TYPES, View, Writer, make_writer, view_columns_of
-from api.prompt_order import rows_in_order
-from api.routes.answers import Json, service_of
-from api.schemas import (
-    ErrorBody,
-    ImportReport,
-    PoolInfo,
-    PoolRequest,
-    QuarantineReport,
-    QuarantineRequest,
-    RowError,
-)
-from api.turns import Turns
-from selector.paid import Paid, paid
+from api.routes.answers import errors_of, service_of
+from api.routes.pool_requests import database_of, pool_of, turns_of
+from api.schemas import ImportReport, PoolInfo, PoolRequest, RowError
 
 MEMORY_BYTES = 2**23  # of an upload before it moves to a temporary file
 WRITE_BYTES = 2**20  # of an upload gathered before it is written there
-LIST_CONTENT_CHARACTERS = 4_096  # of a content's JSON shown whole in a list
-PREVIEW_CHARACTERS = 300
-# States that belong to the pool; the others belong to a run.
-POOL_STATES = ("quarantined", "absent")
-
-
-class PromptQuery(BaseModel):
-    """How to list prompts. A sort or a state that belongs to a run needs `run`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    run: str | None = None
-    state: Literal["new", "active", "mastered", "deferred", "quarantined", "absent"] | None = None
-    category: str | None = Field(default=None, max_length=200, description="empty: prompts without a category")
-    split: Literal["train", "heldout"] | None = None
-    search: str | None = Field(default=None, max_length=500, description="part of key, content or answer")
-    sort: str = Field(default="key", pattern="^[a-z][a-z_]{0,39}$")
-    order: Literal["asc", "desc"] = "asc"
-    limit: int = Field(default=100, ge=1, le=1_000)
-    cursor: str | None = Field(default=None, max_length=4_000)
-    offset: int = Field(default=0, ge=0, lt=2**31, description="jump to this place; only without cursor")
-
-
-class PromptList(BaseModel):
-    items: list[dict[str, Any]]
-    next_cursor: str | None
-    total: int
 
 
 class PoolList(BaseModel):
     items: list[PoolInfo]
-
-
-def _errors(*classes: type[ApiError]) -> dict[int | str, dict[str, Any]]:
-    """The errors of an endpoint, for the OpenAPI document."""
-    by_status: dict[int | str, dict[str, Any]] = {}
-    for error in classes:
-        text = f"`{error.code}`: {(error.__doc__ or '').strip()}"
-        entry = by_status.setdefault(error.status, {"model": ErrorBody, "description": text})
-        if entry["description"] != text:
-            entry["description"] += f" {text}"
-    return by_status
 
 
 router = APIRouter(prefix="/v1/pools", tags=["pools"])
@@ -115,13 +47,13 @@ router = APIRouter(prefix="/v1/pools", tags=["pools"])
     response_model=PoolInfo,
     status_code=201,
     dependencies=[MANAGE],
-    responses=_errors(PoolConflict, PoolArchived, InvalidRequest),
+    responses=errors_of(PoolConflict, PoolArchived, InvalidRequest),
 )
 async def post_pool(body: PoolRequest, request: Request, response: Response) -> PoolInfo:
     """Makes a pool; 200 if it is there already."""
     await permit_new_pool(request, body.name)
     pool, created = await run_in_threadpool(
-        lambda: create_pool(_engine(request), body.name, body.description, at=time.time())
+        lambda: create_pool(database_of(request), body.name, body.description, at=time.time())
     )
     response.status_code = 201 if created else 200
     return _info(pool)
@@ -130,20 +62,20 @@ async def post_pool(body: PoolRequest, request: Request, response: Response) -> 
 @router.get("", response_model=PoolList, dependencies=[READ])
 def get_pools(request: Request, archived: bool = False) -> PoolList:
     """All pools by name; archived ones only when asked for."""
-    pools = list_pools(_engine(request), archived=archived)
+    pools = list_pools(database_of(request), archived=archived)
     return PoolList(items=[_info(pool) for pool in pools if access_of(request).reaches_pool(pool.name)])
 
 
-@router.get("/{pool}", response_model=PoolInfo, dependencies=[READ], responses=_errors(UnknownPool))
+@router.get("/{pool}", response_model=PoolInfo, dependencies=[READ], responses=errors_of(UnknownPool))
 def get_one_pool(pool: str, request: Request) -> PoolInfo:
     """A pool with its counts by split, category and state."""
-    return _info(_pool(request, pool))
+    return _info(pool_of(request, pool))
 
 
-@router.delete("/{pool}", response_model=PoolInfo, dependencies=[MANAGE], responses=_errors(UnknownPool))
+@router.delete("/{pool}", response_model=PoolInfo, dependencies=[MANAGE], responses=errors_of(UnknownPool))
 def delete_pool(pool: str, request: Request) -> PoolInfo:
     """Archives a pool: it can be read and no longer changed. Its prompts and runs stay."""
-    return _info(archive_pool(_engine(request), pool))
+    return _info(archive_pool(database_of(request), pool))
 
 
 @router.put(
@@ -151,7 +83,7 @@ def delete_pool(pool: str, request: Request) -> PoolInfo:
     response_model=ImportReport,
     dependencies=[MANAGE],
     response_model_exclude_none=True,
-    responses=_errors(UnknownPool, PoolArchived, BodyTooLarge, UnsupportedFormat, UnreadableBody),
+    responses=errors_of(UnknownPool, PoolArchived, BodyTooLarge, UnsupportedFormat, UnreadableBody),
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -162,157 +94,23 @@ def delete_pool(pool: str, request: Request) -> PoolInfo:
 async def put_prompts(pool: str, request: Request, mode: Literal["merge", "replace"] = "merge") -> ImportReport:
     """Takes over every row that is right, all at once. `replace` marks absent what the upload does not have."""
     form = format_of(request.headers.get("content-type"), request.headers.get("content-encoding"))
-    await run_in_threadpool(_pool, request, pool)
+    await run_in_threadpool(pool_of, request, pool)
     replace = mode == "replace"
     # A JSON list is held whole, so it has the limit of other bodies.
     limit = request.app.state.settings.max_body_bytes if form is RowFormat.JSON else None
     async with _spooled(request, limit) as file:
         outcome = await run_in_threadpool(
             lambda: import_rows(
-                _engine(request), pool, read_rows(file, form), replace=replace, at=time.time(), turns=_turns(request)
+                database_of(request),
+                pool,
+                read_rows(file, form),
+                replace=replace,
+                at=time.time(),
+                turns=turns_of(request),
             )
         )
     await service_of(request).pool_changed(pool)
     return _report(outcome, replace=replace)
-
-
-@router.get(
-    "/{pool}/prompts",
-    response_model=PromptList,
-    dependencies=[READ],
-    responses=_errors(UnknownPool, InvalidCursor, InvalidRequest),
-)
-async def get_prompts(pool: str, request: Request, query: Annotated[PromptQuery, Query()]) -> Response:
-    """A page of prompts. Long contents are left out of it: `preview` has how they begin."""
-    stored = await run_in_threadpool(_pool, request, pool)
-    page = await _page(request, stored, query)
-    views = await _views(request, query.run, pool, [item.row for item in page.items])
-    items = [{**_summary(item), **views.get(item.row, {})} for item in page.items]
-    return Json({"items": items, "next_cursor": page.next_cursor, "total": page.total})
-
-
-@router.get(
-    "/{pool}/prompts/{key:path}",
-    response_model=dict[str, Any],
-    dependencies=[READ],
-    responses=_errors(UnknownPool, UnknownPrompt),
-)
-async def get_one_prompt(pool: str, key: str, request: Request, run: str | None = None) -> Response:
-    """One prompt with all that is known of it."""
-    stored = await run_in_threadpool(_pool, request, pool)
-    prompt, links = await run_in_threadpool(get_prompt, _engine(request), stored, key)
-    views = await _views(request, run, pool, [prompt.row])
-    return Json({**_detail(prompt, links), **views.get(prompt.row, {})})
-
-
-@router.post(
-    "/{pool}/quarantine",
-    response_model=QuarantineReport,
-    dependencies=[MANAGE],
-    responses=_errors(UnknownPool, PoolArchived, InvalidRequest),
-)
-async def post_quarantine(pool: str, body: QuarantineRequest, request: Request) -> QuarantineReport:
-    """Takes prompts out of every draw, or lets them in again; later uploads do not change it."""
-    done = await run_in_threadpool(
-        lambda: set_quarantine(_engine(request), pool, body.keys, body.reason, lift=body.lift, at=time.time())
-    )
-    await service_of(request).pool_changed(pool)
-    return QuarantineReport(changed=done.changed, unchanged=done.unchanged, unknown=done.unknown)
-
-
-@router.get("/{pool}/export", response_class=StreamingResponse, dependencies=[READ], responses=_errors(UnknownPool))
-async def get_export(
-    pool: str,
-    request: Request,
-    form: Annotated[Literal["jsonl", "csv", "parquet"], Query(alias="format")] = "jsonl",
-    run: str | None = None,
-) -> StreamingResponse:
-    """All prompts that are there. Without `run`, what is streamed can be uploaded again and changes nothing."""
-    stored = await run_in_threadpool(_pool, request, pool)
-    pages = _giving_way(export_pages(_engine(request), stored), _turns(request))
-    # The first page comes before the answer begins, so that an unknown run is still a proper error.
-    first: list[Any] = await run_in_threadpool(next, pages, [])
-
-    spent = None if run is None else await service_of(request).survey(run, paid)
-
-    async def fetch(rows: list[int]) -> dict[int, View]:
-        # A prompt's groups, which come when it is alone, do not belong in a table.
-        found = await _views(request, run, pool, rows)
-        return {
-            row: {**{name: v for name, v in view.items() if name != "groups"}, **_paid_for(row, spent)}
-            for row, view in found.items()
-        }
-
-    views = await fetch([row.row for row in first])
-    columns = view_columns_of([views.get(row.row, {}) for row in first])
-    writer = await run_in_threadpool(make_writer, RowFormat(form), stored.feature_lengths, columns)
-
-    headers = {"Content-Disposition": f'attachment; filename="{pool}.{form}"'}
-    body = _written(writer, first, views, pages, fetch)
-    return StreamingResponse(body, media_type=MEDIA_TYPES[RowFormat(form)], headers=headers)
-
-
-def _giving_way(pages: Iterator[list[Any]], turns: Turns) -> Iterator[list[Any]]:
-    for page in pages:
-        yield page
-        turns.give_way()
-
-
-async def _written(
-    writer: Writer,
-    page: list[Any],
-    views: dict[int, View],
-    pages: Iterator[list[Any]],
-    fetch: Callable[[list[int]], Any],
-) -> AsyncIterator[bytes]:
-    while page:
-        yield await run_in_threadpool(writer.page, page, [views.get(row.row, {}) for row in page])
-        page = await run_in_threadpool(next, pages, [])
-        views = await fetch([row.row for row in page])
-    yield await run_in_threadpool(writer.end)
-
-
-async def _page(request: Request, pool: Pool, query: PromptQuery) -> PromptPage:
-    """The page, in the pool's own order or in one that a run knows."""
-    if query.cursor is not None and query.offset:
-        raise InvalidRequest("give cursor or offset, not both")
-    # A run has a quarantine of its own beside the pool's.
-    of_run = query.state == "quarantined" and query.run is not None
-    of_pool = query.state is None or (query.state in POOL_STATES and not of_run)
-    wanted = PromptFilter(
-        category=query.category,
-        split=query.split,
-        search=query.search,
-        absent=query.state == "absent",
-        quarantined=True if query.state == "quarantined" and not of_run else None,
-    )
-    descending = query.order == "desc"
-    place: dict[str, Any] = {"limit": query.limit, "cursor": query.cursor, "offset": query.offset}
-    engine = _engine(request)
-    if of_pool and query.sort in list(Sort):
-        return await run_in_threadpool(
-            lambda: list_prompts(engine, pool, wanted, sort=Sort(query.sort), descending=descending, **place)
-        )
-    if query.run is None:
-        own = f"{', '.join(Sort)} and the states {', '.join(POOL_STATES)}"
-        raise InvalidRequest(
-            f"sort={query.sort}, state={query.state}: the pool knows {own}; others belong to a run, which `run` names"
-        )
-    if wanted.absent:
-        raise InvalidRequest(f"sort={query.sort}: absent prompts belong to no run's order, sort by {', '.join(Sort)}")
-    state = None if of_pool else query.state
-    rows = await service_of(request).look(
-        query.run,
-        lambda work: rows_in_order(
-            work.engine.state, pool.name, wanted, stage=state, sort=query.sort, descending=descending
-        ),
-    )
-    order = f"{query.run} {state} {query.sort} {query.order}"
-    return await run_in_threadpool(lambda: list_in_order(engine, pool, wanted, rows, order=order, **place))
-
-
-async def _views(request: Request, run: str | None, pool: str, rows: list[int]) -> dict[int, View]:
-    return {} if run is None else await service_of(request).prompt_view(run, pool, rows)
 
 
 @asynccontextmanager
@@ -331,31 +129,6 @@ async def _spooled(request: Request, limit: int | None) -> AsyncIterator[BinaryI
         await run_in_threadpool(file.write, bytes(gathered))
         file.seek(0)
         yield cast(BinaryIO, file)
-
-
-def _paid_for(row: int, spent: Paid | None) -> View:
-    """Tokens of a prompt, as they were when the export began; none of one that came later."""
-    if spent is None:
-        return {}
-    known = row < len(spent.tokens_N)
-    return {
-        "paid_tokens": int(spent.tokens_N[row]) if known else 0,
-        "untrained_tokens": int(spent.untrained_N[row]) if known else 0,
-    }
-
-
-def _engine(request: Request) -> Engine:
-    engine: Engine = request.app.state.database
-    return engine
-
-
-def _turns(request: Request) -> Turns:
-    return service_of(request).store.turns
-
-
-def _pool(request: Request, name: str) -> Pool:
-    with read(_engine(request)) as connection:
-        return get_pool(connection, name)
 
 
 def _info(pool: Pool) -> PoolInfo:
@@ -387,51 +160,3 @@ def _report(outcome: ImportOutcome, *, replace: bool) -> ImportReport:
         linked=counts.linked if replace else None,
         absent=outcome.absent if replace else None,
     )
-
-
-def _summary(row: Any) -> dict[str, Any]:
-    """A prompt in a list: its content whole if it is short, and how it begins in any case."""
-    content = row.content
-    short = content is None or len(content) <= LIST_CONTENT_CHARACTERS
-    return {
-        "key": row.key,
-        "row": row.row,
-        "category": row.category,
-        "split": row.split,
-        "content": decoded(content) if short else None,
-        "preview": _preview(content),
-        "answer": row.answer if row.answer is None or len(row.answer) <= LIST_CONTENT_CHARACTERS else None,
-        "meta": decoded(row.meta) if row.meta is None or len(row.meta) <= LIST_CONTENT_CHARACTERS else None,
-        "content_hash": row.content_hash,
-        "absent": row.absent,
-        "quarantined": row.quarantined,
-        "quarantine_reason": row.quarantine_reason,
-    }
-
-
-def _detail(row: Any, links: PromptLinks) -> dict[str, Any]:
-    return {
-        **_summary(row),
-        "content": decoded(row.content),
-        "answer": row.answer,
-        "features": decoded(row.features),
-        "parent": row.parent,
-        "meta": decoded(row.meta),
-        "variants": links.variants,
-        "replaces": row.replaces_row,
-        "versions": [
-            {"row": old.row, "content_hash": old.content_hash, "content": decoded(old.content), "answer": old.answer}
-            for old in links.versions
-        ],
-    }
-
-
-def _preview(content: str | None) -> str | None:
-    """How a content begins: the text, or the last message's."""
-    value = decoded(content)
-    if isinstance(value, list):
-        value = value[-1].get("content") or ""
-    if value is None:
-        return None
-    text = value if isinstance(value, str) else shown(value)
-    return text if len(text) <= PREVIEW_CHARACTERS else text[: PREVIEW_CHARACTERS - 1] + "…"

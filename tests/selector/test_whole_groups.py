@@ -6,8 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from selector.deciding import decide
 from selector.events import RolloutsReported
-from selector.reports import GroupIn, Report, RolloutIn, decide
+from selector.reports import GroupIn, Report, RolloutIn
 from selector.types import RolloutStatus, VoidReason
 from selector.waves import WaveConfig
 from tests.selector.engine_cases import Session, make_config, make_policy, rollouts
@@ -67,7 +68,7 @@ def test_the_same_is_decided_either_way(
 
     found = decide(session.state, report)
     with monkeypatch.context() as patch:
-        patch.setattr("selector.reports.untouched", lambda state, tickets: {})
+        patch.setattr("selector.deciding.untouched", lambda state, tickets: {})
         wanted = decide(session.state, report)
 
     assert found == wanted

@@ -145,7 +145,7 @@ def test_a_run_that_is_not_there_ends_the_command_with_its_name(url: str, argume
 
 
 def test_without_a_service_the_command_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("midband.ASKING_PATIENCE_S", 0.0)
+    monkeypatch.setattr("trainer.asking_commands.PATIENCE_S", 0.0)
     done = command("audit", "r", "--server", "http://127.0.0.1:9")
     assert done.exit_code == 1
     assert "127.0.0.1:9" in done.stderr
