@@ -156,6 +156,7 @@ events = Table(
     Column("kind", Text, nullable=False),
     Column("at", Double, nullable=False),
     Column("payload", LargeBinary, nullable=False),
+    Column("digest", LargeBinary),  # api/db/digests.py; none in what versions wrote that had no chain
 )
 
 snapshots = Table(
