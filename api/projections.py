@@ -11,7 +11,16 @@ from sqlalchemy import Connection, Table
 
 from api.db import projections as queries
 from api.db.projections import BATCHES, COSTS, GROUPS, Values
-from selector.events import BatchDrawn, Event, Restored, RolloutsReported, RunCompleted, TicketsExpired
+from selector.events import (
+    BatchDrawn,
+    CheckpointMade,
+    Event,
+    PoolRevised,
+    Restored,
+    RolloutsReported,
+    RunCompleted,
+    TicketsExpired,
+)
 from selector.state import RunState
 from selector.types import PURPOSES, TicketState, VoidReason
 
@@ -21,30 +30,24 @@ REASONS = {int(reason): None if reason is VoidReason.NONE else reason.name.lower
 def write(connection: Connection, run_id: int, state: RunState, added: Sequence[Event]) -> None:
     """Brings a run's rows to where its state is, given the last events of its log that led there."""
     first_seq = state.seq - len(added) + 1
-    if queries.projected_seq(connection, run_id) != first_seq - 1:
+    if not queries.step_on(connection, run_id, first_seq - 1, state.seq):
         write_all(connection, run_id, state)
         return
     tickets, batches = _changed(state, added, first_seq)
     table = state.book.tickets
-    ended = table["state"][tickets] != TicketState.OPEN
-    # What was written before: of tickets that had ended by then, perhaps in an attempt before this one. A restore ends
-    # once more what had ended.
-    known = (table["attempt"][tickets] > 1) | (ended & (table["ended_seq"][tickets] < first_seq))
-    known |= any(isinstance(event, Restored) for event in added)
-    queries.remove(connection, GROUPS, run_id, tickets[known].tolist())
-    queries.add(connection, GROUPS, run_id, group_rows(state, tickets[ended]))
-    queries.remove(connection, BATCHES, run_id, batches.tolist())
-    queries.add(connection, BATCHES, run_id, batch_rows(state, batches))
-    queries.remove(connection, COSTS, run_id)
-    queries.add(connection, COSTS, run_id, cost_rows(state))
-    queries.set_projected_seq(connection, run_id, state.seq)
+    is_open = table["state"][tickets] == TicketState.OPEN
+    queries.remove(connection, GROUPS, run_id, tickets[is_open & (table["attempt"][tickets] > 1)].tolist())
+    queries.put(connection, GROUPS, run_id, group_rows(state, tickets[~is_open]))
+    queries.put(connection, BATCHES, run_id, batch_rows(state, batches))
+    if not all(isinstance(event, (BatchDrawn, CheckpointMade, PoolRevised)) for event in added):
+        queries.put(connection, COSTS, run_id, cost_rows(state))
 
 
 def write_all(connection: Connection, run_id: int, state: RunState) -> None:
     """Makes all rows of a run anew."""
     for table, values in _everything(state).items():
         queries.remove(connection, table, run_id)
-        queries.add(connection, table, run_id, values)
+        queries.put(connection, table, run_id, values)
     queries.set_projected_seq(connection, run_id, state.seq)
 
 

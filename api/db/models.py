@@ -164,31 +164,31 @@ events = Table(
 
 # Three tables for people, as a run's log has them: written with it in one transaction, made anew by `midband doctor
 # --rebuild`, read by nothing else here. api/projections.py
-ended_groups = Table(
+ended_groups = Table(  # wide columns first: PostgreSQL pads those that come behind narrow ones
     "ended_groups",
     metadata,
     Column("run_id", ForeignKey("runs.id"), primary_key=True),
-    Column("ticket", BigInteger, primary_key=True, autoincrement=False),  # ordinal in the run
-    Column("batch", BigInteger, nullable=False),
-    Column("purpose", Text, nullable=False),
+    Column("ticket", Integer, primary_key=True, autoincrement=False),  # ordinal in the run
+    Column("k", Double, nullable=False),  # rollouts that passed
+    Column("reward_sum", Double),  # none: no rollout has a reward
+    Column("seconds", Double, nullable=False),  # its rollouts' own, together
+    Column("tokens", BigInteger, nullable=False),
+    Column("ended_seq", BigInteger, nullable=False),  # `seq` of the event that ended it; `events.at` says when
+    Column("batch", Integer, nullable=False),
     Column("prompt_row", Integer, nullable=False),  # of `prompts`, in the run's pool
     Column("attempt", Integer, nullable=False),  # the last one, which all of this is of
-    Column("void_reason", Text),  # none: it was reported
     Column("rollouts", Integer, nullable=False),  # that came back
     Column("n", Integer, nullable=False),  # of them scored
-    Column("k", Double, nullable=False),  # of them passed
-    Column("reward_sum", Double),  # none: no rollout has a reward
     Column("informative", SmallInteger),  # 1, 0, or none: not judged
-    Column("tokens", BigInteger, nullable=False),
-    Column("seconds", Double, nullable=False),  # its rollouts' own, together
-    Column("ended_seq", BigInteger, nullable=False),  # `seq` of the event that ended it; `events.at` says when
+    Column("purpose", Text, nullable=False),
+    Column("void_reason", Text),  # none: it was reported
     sqlite_with_rowid=False,
 )
 drawn_batches = Table(
     "drawn_batches",
     metadata,
     Column("run_id", ForeignKey("runs.id"), primary_key=True),
-    Column("batch", BigInteger, primary_key=True, autoincrement=False),  # ordinal in the run
+    Column("batch", Integer, primary_key=True, autoincrement=False),  # ordinal in the run
     Column("branch", Integer, nullable=False),
     Column("purpose", Text, nullable=False),
     Column("draw_index", BigInteger, nullable=False),

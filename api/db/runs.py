@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from api.db.digests import Chain, chained
 from api.db.models import events, pools, runs, snapshots
@@ -23,6 +23,7 @@ CHUNK_NAMES = (
 )
 NAME_BYTES = 32
 EVENTS_PER_READ = 500
+_DIGEST = select(events.c.digest).where(events.c.run_id == bindparam("of_run"), events.c.seq == bindparam("at_seq"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +104,7 @@ def append_events(connection: Connection, run_id: int, first_seq: int, added: Se
 
 def read_digest(connection: Connection, run_id: int, seq: int) -> bytes | None:
     """Of the event there; None for what was written before there were any, and for no event."""
-    query = select(events.c.digest).where(events.c.run_id == run_id, events.c.seq == seq)
-    digest = connection.execute(query).scalar()
+    digest = connection.execute(_DIGEST, {"of_run": run_id, "at_seq": seq}).scalar()
     return None if digest is None else bytes(digest)
 
 
