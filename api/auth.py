@@ -29,7 +29,7 @@ from api.keyring import Keyring
 from api.keys import EVERYTHING, Access, Scope
 from api.routes.answers import service_of
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # for probes, which have no keys and learn nothing
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/ui"})  # for probes and browsers, which have no keys and learn nothing
 # Routes of the framework's own, which can state no scope: any key opens them.
 FRAMEWORK_PATHS = frozenset({"/openapi.json"})
 # What paths may name. Bindings look at `pool` and `run`: under another name either of them would slip by.

@@ -19,9 +19,11 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, inspect, text
 
+from api import projections
 from api.db import pools as pool_queries
 from api.db import runs as run_queries
 from api.db.migrate import VERSION_TABLE, alembic_config, upgrade
+from api.db.projections import projected_seq
 from api.db.runs import FULL, REWIND, StoredRun
 from api.db.session import create_database, lock_database, read, sqlite_path
 from api.errors import DatabaseUnusable, ServiceError
@@ -189,9 +191,13 @@ def _look_at_run(store: RunStore, connection: Connection, run: StoredRun, findin
     }
     faults: list[str] = []
     chunk = partial(run_queries.read_chunk, connection, run.id)
+    projected = projected_seq(connection, run.id)
 
     def compare(engine: RunEngine) -> None:
         seq = engine.state.seq
+        if seq == projected:
+            differing = projections.differing(connection, run.id, engine.state)
+            faults.extend(f"the table {name} is not what the log says" for name in differing)
         for kind in (FULL, REWIND):
             if (kind, seq) in stored:
                 fault = _difference(stored.pop((kind, seq)), engine, chunk, whole=kind == FULL)
@@ -204,6 +210,8 @@ def _look_at_run(store: RunStore, connection: Connection, run: StoredRun, findin
         findings.bad(f"run {run.name!r}: its log cannot be read: {error}: stop the server and restore a backup")
         return
     faults += [f"the {kind} snapshot at event {seq} is of no event" for kind, seq in stored]
+    if projected > engine.state.seq:
+        faults.append(f"the tables for queries are said to be of event {projected}, which there is not")
     if engine.state.completed is not run.completed:
         faults.append(f"the table says {'' if run.completed else 'not '}completed, and the log does not")
     if faults:

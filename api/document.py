@@ -45,6 +45,7 @@ OF_CALLS = {
     ("/v1/comparisons", "post"): {"404": "`unknown_run`"},
     ("/v1/pools", "post"): {"200": "The pool was there with this description"},
     ("/readyz", "get"): {"503": "It is still recovering"},
+    ("/ui", "get"): {"501": "`not_available`: the web page is not built yet"},
 }
 # What is answered otherwise than as JSON.
 MEDIA = {

@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 from sqlalchemy import Connection, Engine
 
+from api import projections
 from api.db import bodies as body_queries
 from api.db import pools as pool_queries
 from api.db import runs as run_queries
@@ -116,7 +117,7 @@ class RunStore:
     ) -> StoredRun:
         """A new run with the first events of its log, in one transaction; warm: what it begins with."""
         with_features = reads_features(config.to_dict()["policy"])
-        _, events = RunEngine.begin(name, config, self.pool(pool_id, with_features=with_features), warm)
+        engine, events = RunEngine.begin(name, config, self.pool(pool_id, with_features=with_features), warm)
         with write(self.database) as connection:
             run_id = run_queries.insert_run(
                 connection,
@@ -128,6 +129,7 @@ class RunStore:
                 at=at,
             )
             run_queries.append_events(connection, run_id, 1, events, at)
+            projections.write(connection, run_id, engine.state, events)
         last = len(events)
         return StoredRun(
             id=run_id,
@@ -158,6 +160,7 @@ class RunStore:
         first_seq = engine.state.seq - len(events) + 1
         with self._writing(run, token) as connection:
             run_queries.append_events(connection, run.id, first_seq, events, at)
+            projections.write(connection, run.id, engine.state, events)
             for position, rewindable in checkpoints.items():
                 run_queries.save_snapshot(connection, run.id, position, REWIND, pack(rewindable, {}), at)
             if engine.state.config.rollout_store is not None:
@@ -199,8 +202,8 @@ class RunStore:
             run_queries.prune_chunks(connection, run.id)
 
     def rebuild(self, run: StoredRun, *, token: int) -> None:
-        """Makes what stands beside a run's log anew from the log alone: a full snapshot, those of its checkpoints, and
-        whether it has ended. Raises SnapshotDamaged when the log cannot be read.
+        """Makes what stands beside a run's log anew from the log alone: a full snapshot, those of its checkpoints,
+        whether it has ended, and what people query. Raises SnapshotDamaged when the log cannot be read.
         """
         kept, now = set[int](), time.time()
 
@@ -216,6 +219,7 @@ class RunStore:
         self.save(run, engine, now, token=token)
         with self._writing(run, token) as connection:
             run_queries.set_completed(connection, run.id, engine.state.completed)
+            projections.write_all(connection, run.id, engine.state)
             run_queries.drop_other_snapshots(connection, run.id, FULL, {engine.state.seq})
             run_queries.drop_other_snapshots(connection, run.id, REWIND, kept)
             run_queries.prune_chunks(connection, run.id)

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    SmallInteger,
     String,
     Table,
     Text,
@@ -135,6 +136,8 @@ runs = Table(
     Column("completed", Boolean, nullable=False),
     # Of the last event, written with it: a log that lost its end would else pass for an earlier one.
     Column("last_seq", BigInteger, nullable=False, server_default="0"),
+    # Of the event that the tables below agree with; behind `last_seq` they are made anew with the next event.
+    Column("projected_seq", BigInteger, nullable=False, server_default="0"),
 )
 
 # Who owns a run, where several servers share a database. The row stays when the lease ends, so that tokens only rise.
@@ -156,6 +159,59 @@ events = Table(
     Column("kind", Text, nullable=False),
     Column("at", Double, nullable=False),
     Column("payload", LargeBinary, nullable=False),
+    Column("digest", LargeBinary),  # api/db/digests.py; none in what versions wrote that had no chain
+)
+
+# Three tables for people, as a run's log has them: written with it in one transaction, made anew by `midband doctor
+# --rebuild`, read by nothing else here. api/projections.py
+ended_groups = Table(  # wide columns first: PostgreSQL pads those that come behind narrow ones
+    "ended_groups",
+    metadata,
+    Column("run_id", ForeignKey("runs.id"), primary_key=True),
+    Column("ticket", Integer, primary_key=True, autoincrement=False),  # ordinal in the run
+    Column("k", Double, nullable=False),  # rollouts that passed
+    Column("reward_sum", Double),  # none: no rollout has a reward
+    Column("seconds", Double, nullable=False),  # its rollouts' own, together
+    Column("tokens", BigInteger, nullable=False),
+    Column("ended_seq", BigInteger, nullable=False),  # `seq` of the event that ended it; `events.at` says when
+    Column("batch", Integer, nullable=False),
+    Column("prompt_row", Integer, nullable=False),  # of `prompts`, in the run's pool
+    Column("attempt", Integer, nullable=False),  # the last one, which all of this is of
+    Column("rollouts", Integer, nullable=False),  # that came back
+    Column("n", Integer, nullable=False),  # of them scored
+    Column("informative", SmallInteger),  # 1, 0, or none: not judged
+    Column("purpose", Text, nullable=False),
+    Column("void_reason", Text),  # none: it was reported
+    sqlite_with_rowid=False,
+)
+drawn_batches = Table(
+    "drawn_batches",
+    metadata,
+    Column("run_id", ForeignKey("runs.id"), primary_key=True),
+    Column("batch", Integer, primary_key=True, autoincrement=False),  # ordinal in the run
+    Column("branch", Integer, nullable=False),
+    Column("purpose", Text, nullable=False),
+    Column("draw_index", BigInteger, nullable=False),
+    Column("refill", BigInteger, nullable=False),
+    Column("policy_version", BigInteger, nullable=False),
+    Column("survives", Boolean, nullable=False),  # no restore discarded it
+    Column("tickets", Integer, nullable=False),
+    Column("open", Integer, nullable=False),
+    Column("reported", Integer, nullable=False),
+    Column("void", Integer, nullable=False),
+    Column("informative", Integer, nullable=False),  # of those reported
+    Column("drawn_seq", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+run_costs = Table(
+    "run_costs",
+    metadata,
+    Column("run_id", ForeignKey("runs.id"), primary_key=True),
+    Column("source", String(16), primary_key=True),
+    Column("tokens", BigInteger, nullable=False),
+    Column("rollouts", BigInteger, nullable=False),
+    Column("seconds", Double, nullable=False),  # rollouts' own, together
+    sqlite_with_rowid=False,
 )
 
 snapshots = Table(

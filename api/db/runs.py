@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
+from api.db.digests import Chain, chained
 from api.db.models import events, pools, runs, snapshots
 from predictors.registry import ESTIMATORS
 from selector.errors import SnapshotDamaged
@@ -22,6 +23,7 @@ CHUNK_NAMES = (
 )
 NAME_BYTES = 32
 EVENTS_PER_READ = 500
+_DIGEST = select(events.c.digest).where(events.c.run_id == bindparam("of_run"), events.c.seq == bindparam("at_seq"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +93,19 @@ def log_length(connection: Connection, run_id: int) -> int:
 
 def append_events(connection: Connection, run_id: int, first_seq: int, added: Sequence[Event], at: float) -> None:
     """Adds events at `first_seq` and on, and notes how far the log reaches. The primary key refuses a second writer."""
-    rows = [
-        {"run_id": run_id, "seq": seq, "kind": event.kind, "at": at, "payload": _payload(event)}
-        for seq, event in enumerate(added, first_seq)
-    ]
+    rows, digest = list[dict[str, Any]](), read_digest(connection, run_id, first_seq - 1)
+    for seq, event in enumerate(added, first_seq):
+        payload = _payload(event)
+        digest = chained(digest, seq, event.kind, at, payload)
+        rows.append({"run_id": run_id, "seq": seq, "kind": event.kind, "at": at, "payload": payload, "digest": digest})
     connection.execute(insert(events), rows)
     connection.execute(update(runs).where(runs.c.id == run_id).values(last_seq=first_seq + len(rows) - 1))
+
+
+def read_digest(connection: Connection, run_id: int, seq: int) -> bytes | None:
+    """Of the event there; None for what was written before there were any, and for no event."""
+    digest = connection.execute(_DIGEST, {"of_run": run_id, "at_seq": seq}).scalar()
+    return None if digest is None else bytes(digest)
 
 
 def _payload(event: Event) -> bytes:
@@ -111,11 +120,12 @@ def _payload(event: Event) -> bytes:
 def read_events(
     connection: Connection, run_id: int, after: int, upto: int | None = None
 ) -> Iterator[tuple[int, Event]]:
-    """Events with their seq, in order. Raises SnapshotDamaged when the log has a gap or cannot be read."""
-    expected = after + 1
-    for seq, kind, _, payload in read_event_rows(connection, run_id, after, upto):
+    """Events with their seq, in order. Raises SnapshotDamaged when the log has a gap, was changed or cannot be read."""
+    expected, chain = after + 1, Chain(read_digest(connection, run_id, after))
+    for seq, kind, at, payload, digest in read_event_rows(connection, run_id, after, upto):
         if seq != expected:
             raise SnapshotDamaged(f"event {expected} is missing")
+        chain.follow(seq, kind, at, payload, digest)
         yield seq, event_from_json(kind, orjson.loads(payload))
         expected += 1
 
@@ -135,11 +145,11 @@ def restored_positions(connection: Connection, run_id: int) -> set[int]:
 
 def read_event_rows(
     connection: Connection, run_id: int, after: int, upto: int | None = None
-) -> Iterator[tuple[int, str, float, bytes]]:
-    """(seq, kind, unix seconds, JSON) of events, fetched in parts."""
+) -> Iterator[tuple[int, str, float, bytes, bytes | None]]:
+    """(seq, kind, unix seconds, JSON, digest) of events, fetched in parts."""
     while upto is None or after < upto:
         query = (
-            select(events.c.seq, events.c.kind, events.c.at, events.c.payload)
+            select(events.c.seq, events.c.kind, events.c.at, events.c.payload, events.c.digest)
             .where(events.c.run_id == run_id, events.c.seq > after)
             .order_by(events.c.seq)
             .limit(EVENTS_PER_READ if upto is None else min(EVENTS_PER_READ, upto - after))
@@ -148,7 +158,8 @@ def read_event_rows(
         if not rows:
             return
         for row in rows:
-            yield int(row.seq), str(row.kind), float(row.at), bytes(row.payload)
+            digest = None if row.digest is None else bytes(row.digest)
+            yield int(row.seq), str(row.kind), float(row.at), bytes(row.payload), digest
         after = int(rows[-1].seq)
 
 

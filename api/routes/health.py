@@ -9,6 +9,8 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from api.auth import ANY_KEY, NO_KEY, READ_ALL
+from api.errors import NotAvailable
+from api.response_headers import DOCS_PATH
 from api.schemas import CONTRACT, VersionInfo
 from api.version import installed_version
 
@@ -39,4 +41,12 @@ def version(request: Request) -> VersionInfo:
     """What is running, which contract it speaks, and which parts of it are built."""
     return VersionInfo(
         version=installed_version(), contract=CONTRACT, capabilities=list(request.app.state.capabilities)
+    )
+
+
+@router.get("/ui", status_code=501, response_model=None, dependencies=[NO_KEY])
+def web_page() -> None:
+    """The place of the web page, which is not built yet."""
+    raise NotAvailable(
+        f"the web page is not built yet: {DOCS_PATH} describes every call, and GET /v1/runs/{{run}}/report shows a run"
     )

@@ -24,6 +24,7 @@ ROUTES = {
     ("/docs", "get"): ANY,
     ("/healthz", "get"): NONE,
     ("/readyz", "get"): NONE,
+    ("/ui", "get"): NONE,
     ("/metrics", "get"): READ,
     ("/version", "get"): ANY,
     ("/v1/pools", "get"): READ,

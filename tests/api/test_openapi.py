@@ -45,6 +45,7 @@ CONTRACT = {
     "/readyz": {"get"},
     "/metrics": {"get"},
     "/version": {"get"},
+    "/ui": {"get"},
 }
 RUN = "/v1/runs/r"
 

@@ -288,6 +288,10 @@ def test_the_service_says_that_it_lives_and_what_it_is(http: Http) -> None:
     assert b"process_cpu_seconds_total" in response.content
 
 
+def test_the_place_of_the_web_page_says_that_there_is_none_yet(http: Http) -> None:
+    refused(http.send("GET", "/ui"), 501, "not_available", "not built yet", "/docs", "/v1/runs/{run}/report")
+
+
 def test_nul_characters_are_refused_and_never_an_internal_error(http: Http) -> None:
     http.put(prompts(1))
     for method, path, body in (
