@@ -87,15 +87,16 @@ def blend(
     sum_B = np.zeros(len(order.block_B), np.int64)
     found = _round_up(part_N, above, order.rotation, order.block_rows, units_N, level, sum_B)
     if left:
-        level[found:] = rows_R[part_R == above]
-        level.sort()
-        pi_J = utility_N[level] * by_utility + by_gain
-        pi_J = np.where(active_N[level], (1.0 + credit_N[level]) * pi_J, 0.0)
-        within = np.searchsorted(rows_R, level)
-        of_given = np.flatnonzero(~active_N[level])
-        pi_J[of_given] = pi_R[within[of_given]]
+        remainder_J = np.empty(len(level))
+        _remainders(*mix, units_N, level[:found], remainder_J)
+        if found < len(level):
+            given_R = part_R == above
+            level[found:] = rows_R[given_R]
+            remainder_J[found:] = pi_R[given_R] * UNIT - units_R[given_R]
+            rising = np.argsort(level)
+            level, remainder_J = level[rising], remainder_J[rising]
         missing = left - int(from_top_b[last] - many_b[above])
-        rounded = level[largest_rows(pi_J * UNIT - units_N[level], missing)]
+        rounded = level[largest_rows(remainder_J, missing)]
         units_N[rounded] += 1
         np.add.at(sum_B, (rounded - order.rotation) % size // order.block_rows, 1)
     return units_N, sum_B if order.block_rows > 1 else np.roll(units_N, -order.rotation)
@@ -170,6 +171,25 @@ def _whole_units(
             if part[lane] >= 0:
                 many_b[part[lane]] += 1
     return work[:LANES].max(), work[STRIDE : STRIDE + LANES].sum(), whole
+
+
+@compiled
+def _remainders(
+    utility_N: np.ndarray,
+    credit_N: np.ndarray,
+    active_N: np.ndarray,
+    by_utility: float,
+    by_gain: float,
+    unit: float,
+    units_N: np.ndarray,
+    row_J: np.ndarray,
+    remainder_J: np.ndarray,
+) -> None:
+    """What the units of these rows leave of π · unit, written to `remainder_J`; π as in `_whole_units`."""
+    for j in range(len(row_J)):
+        row = row_J[j]
+        gain = (1.0 + credit_N[row]) * np.float64(active_N[row])
+        remainder_J[j] = gain * (utility_N[row] * by_utility + by_gain) * unit - units_N[row]
 
 
 @compiled

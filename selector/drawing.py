@@ -35,7 +35,7 @@ from selector.reading import read_beliefs
 from selector.reports import check_branch
 from selector.revisits import due_now, late_after, revisit_draws, waited
 from selector.rewarded import with_reward_utility, with_rewards, without_probes
-from selector.scans import pool_counts
+from selector.scans import nonzero_rows, pool_counts
 from selector.state import DrawnBatch, RunState
 from selector.types import PURPOSE_CODE, Lifecycle, Purpose
 
@@ -114,7 +114,7 @@ def due_revisits(state: RunState, period: int, lifecycle_N: np.ndarray | None = 
         return due_N
     position_N, overdue_N, last_draw_N = state.revisit_position_N, state.rows["overdue_N"], state.rows["last_draw_N"]
     in_turn = state.revisit_row_P[state.train_draws % period :: period]
-    rows = np.union1d(in_turn, np.flatnonzero(overdue_N))  # often some dozens: only these and the late can be due
+    rows = np.union1d(in_turn, nonzero_rows(overdue_N))  # often some dozens: only these and the late can be due
     latest = _latest(state, period)
     if latest > 0:
         rows = np.union1d(rows, np.flatnonzero((last_draw_N > 0) & (last_draw_N <= latest)))
@@ -138,7 +138,7 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     is_train = request.purpose is Purpose.TRAIN
     heldout = request.purpose is Purpose.HELDOUT
     frame_N = state.pool.heldout_N if heldout else state.frame_N
-    period = _period(state, request, int(np.count_nonzero(frame_N))) if is_train else state.revisit_draws
+    period = _period(state, request, frame_N) if is_train else state.revisit_draws
     beliefs = state.pass_rates()
     informative_N = expected_informative(state, beliefs, request.group_size)
     lifecycle_N, rules = state.rows["lifecycle_N"], config.policy.lifecycle
@@ -281,9 +281,9 @@ def _record(
         for name, of_one in zip(base, found, strict=True):
             base[name] = of_one.base
             ranges |= {name: list(of_one.reweighted), f"{name}_uniform": list(of_one.uniform)}
-    carried = np.flatnonzero(frame.credit_N)
+    carried = nonzero_rows(frame.credit_N)
     carried = carried[frame.frame_N[carried]]
-    blocked = np.zeros(0, np.int64) if request.allow_repeat else np.flatnonzero(frame.blocked_N)
+    blocked = np.zeros(0, np.int64) if request.allow_repeat else nonzero_rows(frame.blocked_N)
     owing = blocked if len(rows) else carried
     category_C = np.zeros(len(state.pool.categories) + 1, np.int64)
     difficulty_D = np.zeros(NUM_DIFFICULTY_BINS, np.int64)
@@ -338,11 +338,11 @@ def difficulty_bins(pass_rate: np.ndarray) -> np.ndarray:
     return np.minimum((pass_rate * NUM_DIFFICULTY_BINS).astype(np.int64), NUM_DIFFICULTY_BINS - 1)
 
 
-def _period(state: RunState, request: DrawRequest, num_frame: int) -> int:
+def _period(state: RunState, request: DrawRequest, frame_N: np.ndarray) -> int:
     """The revisit period: fixed at the first train draw, from its size, or as the run asks if that can be kept."""
     if state.revisit_draws:
         return state.revisit_draws
-    config = state.config
+    config, num_frame = state.config, int(np.count_nonzero(frame_N))
     num_audit = min(request.size, ceil(config.audit_share * request.size))
     smallest = revisit_draws(num_frame, config.review_share, request.size, num_audit)
     if config.revisit_draws is not None and config.revisit_draws < smallest:
@@ -355,7 +355,7 @@ def _period(state: RunState, request: DrawRequest, num_frame: int) -> int:
 
 def _waited(state: RunState, due_N: np.ndarray, period: int) -> np.ndarray:
     """(N,) draws since each prompt that is due became so, by age or by its turn; of other rows it says nothing."""
-    waited_N, rows = np.empty(state.num_rows, np.int32), np.flatnonzero(due_N)
+    waited_N, rows = np.empty(state.num_rows, np.int32), nonzero_rows(due_N)
     if len(rows):
         last_draw, latest = state.rows["last_draw_N"][rows], _latest(state, period)
         in_turn = waited(state.revisit_position_N[rows], state.train_draws, period)

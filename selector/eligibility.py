@@ -9,10 +9,13 @@ from predictors.compiled import compiled
 
 Bools = np.ndarray
 
+BLOCK = 128
+"""Rows that are looked at together where most have nothing to write."""
+
 
 def blocked_rows(frame_N: Bools, in_flight_N: np.ndarray) -> Bools:
     """(N,) bool: rows of the frame with a ticket in flight."""
-    blocked_N = np.empty(len(frame_N), bool)
+    blocked_N = np.zeros(len(frame_N), bool)
     _find_blocked(frame_N.view(np.uint8), in_flight_N, blocked_N.view(np.uint8))
     return blocked_N
 
@@ -40,9 +43,22 @@ def renew_credit(frame_N: Bools, in_flight_N: np.ndarray, credit_N: np.ndarray) 
 
 
 @compiled
+def _any(number_b: np.ndarray) -> bool:
+    """Whether one of these numbers is not 0."""
+    found = np.int32(0)
+    for i in range(len(number_b)):
+        found |= number_b[i]
+    return found != 0
+
+
+@compiled
 def _find_blocked(frame_N: np.ndarray, in_flight_N: np.ndarray, blocked_N: np.ndarray) -> None:
-    for row in range(len(frame_N)):
-        blocked_N[row] = frame_N[row] & np.uint8(in_flight_N[row] > 0)
+    size = len(frame_N)
+    for base in range(0, size, BLOCK):
+        stop = min(base + BLOCK, size)
+        if _any(in_flight_N[base:stop]):
+            for row in range(base, stop):
+                blocked_N[row] = frame_N[row] & np.uint8(in_flight_N[row] > 0)
 
 
 @compiled
@@ -63,6 +79,10 @@ def _split(
 
 @compiled
 def _renew_credit(frame_N: np.ndarray, in_flight_N: np.ndarray, credit_N: np.ndarray) -> None:
-    for row in range(len(frame_N)):
-        blocked = np.int32(frame_N[row] & np.uint8(in_flight_N[row] > 0))
-        credit_N[row] = (credit_N[row] + np.int32(1)) * blocked
+    size = len(frame_N)
+    for base in range(0, size, BLOCK):
+        stop = min(base + BLOCK, size)
+        if _any(in_flight_N[base:stop]) | _any(credit_N[base:stop]):
+            for row in range(base, stop):
+                blocked = np.int32(frame_N[row] & np.uint8(in_flight_N[row] > 0))
+                credit_N[row] = (credit_N[row] + np.int32(1)) * blocked

@@ -152,17 +152,16 @@ def values_above(
         group = group_J[j]
         start = group // LANES * LANES * DEPTH + group % LANES
         for row in range(start, min(start + LANES * DEPTH, size), LANES):
-            if eligible_N[row]:
-                mass = 1.0 + credit_N[row]
-                fall = mass * (1.0 - informative_N[row] if degenerate else pass_rate_N[row])
-                value = fall if kind % 2 == 0 else mass - fall
-                if kind >= 2:
-                    chance = written_N[row] if is_written else units_N[row] * per_unit
-                    expected = chance if is_written else chance + (1.0 - chance) * share
-                    if value < threshold * expected * NEARLY:  # as most are: not worth a division
-                        continue
-                    value *= 1.0 / expected if expected != np.floor(expected) else 0.0
-                if value > threshold:
-                    value_I[found] = value
-                    found += 1
+            mass = 1.0 + credit_N[row]
+            fall = mass * (1.0 - informative_N[row] if degenerate else pass_rate_N[row])
+            value = fall if kind % 2 == 0 else mass - fall
+            if kind >= 2:
+                chance = written_N[row] if is_written else units_N[row] * per_unit
+                expected = chance if is_written else chance + (1.0 - chance) * share
+                if value < threshold * expected * NEARLY:  # as most are: not worth a division
+                    continue
+                value *= 1.0 / expected if expected != np.floor(expected) else 0.0
+            if value > threshold and eligible_N[row]:  # last, as reading it costs more than what it spares
+                value_I[found] = value
+                found += 1
     return found

@@ -172,6 +172,42 @@ def with_fillers(
         inclusion_N[row] = chance + (1.0 - chance) * share if eligible_N[row] else chance
 
 
+def nonzero_rows(value_N: np.ndarray) -> np.ndarray:
+    """(M,) int64: the rows of entries that are not 0 or false, in order. Quicker than numpy's where these are few."""
+    value_N = np.ascontiguousarray(value_N)
+    value_N = value_N.view(np.uint8) if value_N.dtype == np.bool_ else value_N
+    return _nonzero_rows(value_N, value_N[: len(value_N) // BLOCK * BLOCK].view(np.uint64))
+
+
+@compiled
+def _nonzero_rows(value_N: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """words: the whole blocks of the values, read as larger numbers, of which all are 0 in most blocks."""
+    size, num_blocks = len(value_N), len(value_N) // BLOCK
+    per_block = len(words) // max(num_blocks, 1)
+    near_b = np.empty(num_blocks + 1, np.int64)
+    num_near = many = 0
+    for block in range(num_blocks + 1):
+        found = np.uint64(block == num_blocks)  # what the last block leaves is gone through in any case
+        if block < num_blocks:
+            word_W = words[block * per_block : (block + 1) * per_block]
+            for word in range(per_block):
+                found |= word_W[word]
+        if found:
+            near_b[num_near] = block
+            num_near += 1
+            for row in range(block * BLOCK, min(block * BLOCK + BLOCK, size)):
+                many += 1 if value_N[row] != 0 else 0
+    row_M = np.empty(many, np.int64)
+    many = 0
+    for near in range(num_near):
+        block = near_b[near]
+        for row in range(block * BLOCK, min(block * BLOCK + BLOCK, size)):
+            if value_N[row] != 0:
+                row_M[many] = row
+                many += 1
+    return row_M
+
+
 def rows_of_rank(mask_N: np.ndarray, rank_J: np.ndarray, row_J: np.ndarray) -> None:
     """Row of the rank-th true entry, for ranks in rising order, written to `row_J`."""
     mask_N = np.ascontiguousarray(mask_N)
@@ -206,6 +242,33 @@ def _rows_of_rank(mask_N: np.ndarray, words: np.ndarray, rank_J: np.ndarray, row
                         found += 1
                     passed += 1
         seen += many
+
+
+@compiled
+def rising_places(key_J: np.ndarray, place_J: np.ndarray) -> None:
+    """Places of random 63-bit keys from the least to the largest, equal ones in order, written to `place_J`.
+
+    A key's first bits say nearly where it belongs: about one key begins with the same ones.
+    """
+    size, bits = len(key_J), 0
+    while 1 << bits < size:
+        bits += 1
+    shift = np.uint64(63 - bits)
+    begin_b = np.zeros((1 << bits) + 1, np.int64)
+    for j in range(size):
+        begin_b[np.int64(key_J[j] >> shift) + 1] += 1
+    for part in range(1 << bits):
+        begin_b[part + 1] += begin_b[part]
+    for j in range(size):
+        part = np.int64(key_J[j] >> shift)
+        place_J[begin_b[part]] = j
+        begin_b[part] += 1
+    for j in range(1, size):
+        place, at = place_J[j], j
+        while at > 0 and key_J[place_J[at - 1]] > key_J[place]:
+            place_J[at] = place_J[at - 1]
+            at -= 1
+        place_J[at] = place
 
 
 @compiled

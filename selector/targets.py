@@ -25,7 +25,7 @@ from math import floor as round_down
 import numpy as np
 
 from selector.designs import among, capped_inclusion, top_inclusion
-from selector.scans import class_totals, gains, mixed_sizes, weighted_total
+from selector.scans import class_totals, gains, mixed_sizes, nonzero_rows, weighted_total
 
 ROUNDING = 1e-9  # places; keeps 0.9 * 10 from being rounded down to 8
 
@@ -94,7 +94,7 @@ class Classes:
     @cached_property
     def due(self) -> np.ndarray:
         """(D,) int64: the due rows, in order."""
-        return np.flatnonzero(self.due_N)
+        return nonzero_rows(self.due_N)
 
     @cached_property
     def counts(self) -> Counts:
@@ -151,7 +151,7 @@ def shares(classes: Classes, *, selected: int, review: int, floor: float, audite
     that is due. audited: whether m >= 1.
     """
     counts = classes.counts
-    rows_R = np.flatnonzero(classes.resting_N)
+    rows_R = nonzero_rows(classes.resting_N)
     if not len(rows_R):
         return Shares(for_active=selected, floor=floor, rows_R=rows_R, pi_R=np.zeros(0))
     spare = 0.0 if audited else floor * selected
