@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from predictors.base import FloatArray, IntArray, Observations, State, check_categories, check_rows, require_between
+from predictors.configured import EstimatorConfig
 from predictors.prior import FLAT_MEAN, FLAT_SQUARE, MAX_CONCENTRATION, MIN_PARAMETER, POOL_WEIGHT
-from predictors.rows import MIN_N_EFF, EstimatorConfig, Reader, Reading, RowEstimator, Rows
+from predictors.rows import MIN_N_EFF, Reader, Reading, RowEstimator, Rows
 
 NO_STEP = -1
 """Last step of a category without any group."""

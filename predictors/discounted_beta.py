@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from predictors.base import FloatArray, IntArray, Observations, State, check_categories, check_rows, require_between
+from predictors.configured import EstimatorConfig
 from predictors.prior import MIN_PARAMETER, CategoryPrior
-from predictors.rows import MIN_N_EFF, EstimatorConfig, Reader, Reading, RowEstimator, Rows, beta_moments
+from predictors.rows import MIN_N_EFF, Reader, Reading, RowEstimator, Rows, beta_moments
 from predictors.silence import after_silence, imputed_groups
 
 MAX_FIXED_PARAMETER = 1000.0

@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from predictors.base import FloatArray, IntArray, Observations, require_between
-from predictors.rows import MIN_N_EFF, EstimatorConfig, Reader, Reading, RowEstimator, Rows
+from predictors.configured import EstimatorConfig
+from predictors.rows import MIN_N_EFF, Reader, Reading, RowEstimator, Rows
 
 STATES = ("unsolved", "partial", "solved")
 """No rollout of a group passed, some did, all did. Their places here are their codes."""
@@ -91,11 +92,6 @@ class Hmm(RowEstimator[HmmConfig]):
         for name, count_B in zip(COUNTS, kept_B.reshape(9, -1), strict=True):
             self._columns[name][rows_B] = count_B
         self._columns["state_N"][rows_B] = state_B
-
-    def state_probabilities(self, rows: IntArray) -> FloatArray:
-        """Chance of each state at the next visit of these rows: (3, rows), in the order of STATES."""
-        now = np.maximum(self._last_N[rows], self._version)
-        return self._forecast(rows, np.maximum(now - self._last_N[rows], 1))
 
     def _reader(self) -> Reader:
         return self._read

@@ -23,9 +23,10 @@ from predictors.base import (
     require_between,
 )
 from predictors.calibration import beta_binomial_log_loss
+from predictors.configured import EstimatorConfig
 from predictors.drift import DriftRates, Surprise
 from predictors.prior import CategoryPrior
-from predictors.rows import MIN_N_EFF, EstimatorConfig, Reader, Reading, RowEstimator, Rows
+from predictors.rows import MIN_N_EFF, Reader, Reading, RowEstimator, Rows
 
 MAX_SHIFT = 0.5
 """Most that the common drift adds up to over one lag (2 in log-odds): a straight line is not believed for ever."""

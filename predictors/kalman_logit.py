@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from predictors.base import FloatArray, IntArray, Observations, require_between
-from predictors.rows import MIN_N_EFF, EstimatorConfig, Reader, Reading, RowEstimator, Rows
+from predictors.configured import EstimatorConfig
+from predictors.rows import MIN_N_EFF, Reader, Reading, RowEstimator, Rows
 
 START_VARIANCE = 2.0
 """Variance of the log-odds of a prompt never tried, which reads as Beta(1, 1); also the most a variance grows to."""

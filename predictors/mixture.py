@@ -6,8 +6,8 @@ arithmetic is in `experts` and, for whole pools, in `reading`. Axes: N rows, B g
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Self
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ import numpy.typing as npt
 from predictors.base import (
     NEVER,
     Beliefs,
-    Estimator,
     FloatArray,
     IntArray,
     Observations,
@@ -23,10 +22,9 @@ from predictors.base import (
     check_categories,
     check_rows,
     check_state,
-    check_version,
-    parse_options,
     require_between,
 )
+from predictors.configured import ConfiguredEstimator, EstimatorConfig
 from predictors.experts import MEAN_EDGE, OVERLAP_RANGE, Experts, aged, losses, parameters
 from predictors.levels import CategoryLevels, Levels
 from predictors.pace import Pace, Surprise
@@ -63,7 +61,7 @@ WEIGHT_COLUMNS = ("weight_long_N", "weight_middle_N")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MixtureConfig:
+class MixtureConfig(EstimatorConfig):
     """Options. What is learned makes them matter little after some thousand groups."""
 
     process_noise: float = 1e-4
@@ -77,7 +75,7 @@ class MixtureConfig:
         require_between("memory_groups", self.memory_groups, 100.0, 1e9)
 
 
-class Mixture(Estimator):
+class Mixture(ConfiguredEstimator[MixtureConfig]):
     """p ~ sum_e w_e Beta(a_e, b_e), read as the one Beta with the same mean and variance.
 
     A group k of n makes it Beta(a_e + k, b_e + n - k) and multiplies w_e by the chance that this expert gave the group.
@@ -92,22 +90,20 @@ class Mixture(Estimator):
     of now: what a category turns out to be like reaches prompts that were tried before it was known. 64 bytes a row.
     """
 
+    name: ClassVar = "mixture"
+
     def __init__(self, config: MixtureConfig) -> None:
+        super().__init__(config)
         self._levels = CategoryLevels()
         self._pace = Pace(process_noise=config.process_noise, memory=config.memory_groups)
-        self._version = 0
         self._columns = Columns.untried(0)
         # A row's numbers side by side, as an update needs them all; in the order of OWN_COLUMNS and WEIGHT_COLUMNS.
         self._own_NE: npt.NDArray[np.float32] = np.empty((0, len(OWN_COLUMNS)), dtype=np.float32)
         self._weight_NE: npt.NDArray[np.float16] = np.empty((0, len(WEIGHT_COLUMNS)), dtype=np.float16)
 
     @classmethod
-    def default_options(cls) -> dict[str, float]:
-        return asdict(MixtureConfig())
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, float]) -> Self:
-        return cls(parse_options(MixtureConfig, options, estimator="mixture"))
+    def config_type(cls) -> type[MixtureConfig]:
+        return MixtureConfig
 
     @property
     def pace(self) -> Pace:
@@ -127,9 +123,6 @@ class Mixture(Estimator):
         share_E = SHARE_E1[:-1, 0].astype(np.float16)
         self._weight_NE = np.r_[self._weight_NE, np.tile(share_E, (added, 1))]
 
-    def advance(self, policy_version: int) -> None:
-        self._version = check_version(policy_version, self._version)
-
     def observe(self, observations: Observations) -> None:
         check_rows(observations.rows_B, self._num_rows)
         for part in observations.rounds():
@@ -143,16 +136,11 @@ class Mixture(Estimator):
 
     def _update(self, groups: Observations, is_new_B: Bools) -> None:
         """Rows occur once. The experts of a new row are its category's Beta, as nothing has been added to it yet."""
-        rows_B = groups.rows_B
-        known_B = np.where(is_new_B, groups.version_B, self._columns.last_N[rows_B])
-        newest_B = np.maximum(known_B, groups.version_B)
-        lag_B = (newest_B - known_B).astype(np.float64)
-        first_B = self._first_levels().take(self._levels.category_N[rows_B])
-        experts = self._experts(rows_B, lag_B, first_B)
+        newest_B, lag_B, first_B, experts = self._before(groups, is_new_B)
         chance_EB = experts.chances(groups)
         late_B = self._pace.process_noise * (newest_B - groups.version_B).astype(np.float64)
         self._learn(groups, experts, chance_EB, lag_B, first_B)
-        self._keep(rows_B, newest_B, experts.told(groups, chance_EB, late_B).without_last(), first_B)
+        self._keep(groups.rows_B, newest_B, experts.told(groups, chance_EB, late_B).without_last(), first_B)
 
     def observe_silence(self, silent: Observations, loss_share: float) -> None:
         """Each expert takes it by its own belief, and counts by the chance that it gave to silence. Levels learn from
@@ -162,10 +150,7 @@ class Mixture(Estimator):
         for groups in silent.rounds():
             rows_B = groups.rows_B
             is_new_B = self._columns.last_N[rows_B] == NEVER
-            known_B = np.where(is_new_B, groups.version_B, self._columns.last_N[rows_B])
-            newest_B = np.maximum(known_B, groups.version_B)
-            first_B = self._first_levels().take(self._levels.category_N[rows_B])
-            experts = self._experts(rows_B, (newest_B - known_B).astype(np.float64), first_B)
+            newest_B, _, first_B, experts = self._before(groups, is_new_B)
             after = after_silence(experts.mean_EB, experts.overlap_EB, groups.scored_B, loss_share)
             weight_EB = experts.weight_EB * after.chance
             weight_EB /= weight_EB.sum(axis=0)
@@ -181,6 +166,17 @@ class Mixture(Estimator):
             if first.size:
                 self._levels.start(imputed.take(first))
             self._levels.renew(imputed)
+
+    def _before(self, groups: Observations, is_new_B: Bools) -> tuple[IntArray, FloatArray, Levels, Experts]:
+        """As these rows, each of which occurs once, stand before their groups: the newest version of what will be known
+        of each, the lag to there, its category's first level, and what all four experts think then.
+        """
+        rows_B = groups.rows_B
+        known_B = np.where(is_new_B, groups.version_B, self._columns.last_N[rows_B])
+        newest_B = np.maximum(known_B, groups.version_B)
+        lag_B = (newest_B - known_B).astype(np.float64)
+        first_B = self._first_levels().take(self._levels.category_N[rows_B])
+        return newest_B, lag_B, first_B, self._experts(rows_B, lag_B, first_B)
 
     def _experts(self, rows_B: IntArray, lag_B: FloatArray, first_B: Levels) -> Experts:
         """What all four think of these rows `lag` versions after their evidence."""

@@ -1,4 +1,4 @@
-"""What estimators that keep a few numbers a row have in common: options, columns, versions, state, and fast reading.
+"""What estimators that keep a few numbers a row have in common: columns, evidence, state, and fast reading.
 
 Such an estimator is a configuration, a table of columns, a rule for a group and a rule for a belief. Reading goes
 through the pool in blocks that stay in the processor's cache. Knows nothing of what the columns mean.
@@ -7,8 +7,8 @@ Axes: N rows of the pool, or of one block; B groups in one call.
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import ClassVar, Generic, Self, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ import numpy.typing as npt
 from predictors.base import (
     NEVER,
     Beliefs,
-    Estimator,
     FloatArray,
     IntArray,
     Observations,
@@ -24,10 +23,9 @@ from predictors.base import (
     check_categories,
     check_rows,
     check_state,
-    check_version,
-    parse_options,
     require_between,
 )
+from predictors.configured import ConfigT, ConfiguredEstimator, EstimatorConfig
 
 BLOCK_ROWS = 8192
 """Rows read at once: a dozen float64 buffers of this length fit in a second-level cache."""
@@ -44,11 +42,6 @@ Reading = tuple[FloatArray, FloatArray, FloatArray]
 
 Reader = Callable[[Rows, IntArray], Reading]
 """Reads rows at the policy version given for each, which is not before its last evidence."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EstimatorConfig:
-    """Options of an estimator: numbers, each with a default, checked when it is made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,30 +63,20 @@ class FixedPriorConfig(EstimatorConfig):
         return beta_moments(self.prior_successes + successes_N, self.prior_failures + failures_N)
 
 
-ConfigT = TypeVar("ConfigT", bound=EstimatorConfig)
-
-
-class RowEstimator(Estimator, Generic[ConfigT]):
+class RowEstimator(ConfiguredEstimator[ConfigT]):
     """Base of estimators whose knowledge of a row is one number in each of a few columns.
 
     A subclass names itself, its configuration and its columns, and writes `_update` and `_reader`. Its columns are
     `self._columns[name]`, (N,) each, and `self._last_N` has the newest version of a row's evidence, or NEVER.
     """
 
-    name: ClassVar[str]
     columns: ClassVar[Mapping[str, float | np.generic]]
     """Columns by their name in the state, each with its value for a row that was never tried, which sets its type."""
 
     def __init__(self, config: ConfigT) -> None:
-        self._config = config
-        self._version = 0
+        super().__init__(config)
         self._last_N: IntArray = np.empty(0, dtype=np.int64)
         self._columns = {name: np.empty(0, dtype=np.asarray(start).dtype) for name, start in self.columns.items()}
-
-    @classmethod
-    @abstractmethod
-    def config_type(cls) -> type[ConfigT]:
-        """Dataclass of the options."""
 
     @abstractmethod
     def _update(self, groups: Observations, newest_B: IntArray) -> None:
@@ -102,14 +85,6 @@ class RowEstimator(Estimator, Generic[ConfigT]):
     @abstractmethod
     def _reader(self) -> Reader:
         """The rule for a belief, with what all rows share worked out once."""
-
-    @classmethod
-    def default_options(cls) -> dict[str, float]:
-        return asdict(cls.config_type()())
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, float]) -> Self:
-        return cls(parse_options(cls.config_type(), options, estimator=cls.name))
 
     def resize(self, category_N: npt.NDArray[np.int32]) -> None:
         added = check_categories(category_N, self._last_N.shape[0]).shape[0] - self._last_N.shape[0]
@@ -124,9 +99,6 @@ class RowEstimator(Estimator, Generic[ConfigT]):
             newest_B = np.maximum(self._last_N[groups.rows_B], groups.version_B)
             self._update(groups, newest_B)
             self._last_N[groups.rows_B] = newest_B
-
-    def advance(self, policy_version: int) -> None:
-        self._version = check_version(policy_version, self._version)
 
     def beliefs(self, rows: IntArray | None = None) -> Beliefs:
         if rows is not None:

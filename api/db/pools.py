@@ -264,11 +264,6 @@ def load_pool_columns(
     return base.after(deltas, revision=revision, num_rows=num_rows)
 
 
-def pool_delta(connection: Connection, pool_id: int, revision: int) -> list[PoolDelta]:
-    """What one revision changed, in parts that apply in order."""
-    return list(_deltas(connection, pool_id, after=revision - 1, up_to=revision))
-
-
 def add_delta(connection: Connection, pool_id: int, revision: int, part: int, changed: Sequence[ChangedPrompt]) -> None:
     """Stores a part of what a revision changes."""
     payload, sha256 = PoolDelta.of(changed).encode()

@@ -9,6 +9,7 @@ from predictors.base import FloatArray
 from predictors.hmm import COUNTS, Hmm
 from predictors.registry import build_estimator
 from tests.predictors.groups import groups, one_by_one, random_history
+from tests.predictors.hmm_states import chances
 
 
 def chain(*, num_rows: int, **options: float) -> Hmm:
@@ -30,7 +31,7 @@ def test_the_first_visit_by_hand() -> None:
     made.observe(groups([0], [8]))
 
     np.testing.assert_allclose(counts(made, 0), np.array([[3, 3, 3], [3, 3, 3], [4, 4, 4]]) / 3, rtol=1e-6)
-    np.testing.assert_allclose(made.state_probabilities(np.array([0]))[:, 0], [0.3, 0.3, 0.4], rtol=1e-6)
+    np.testing.assert_allclose(chances(made, np.array([0]))[:, 0], [0.3, 0.3, 0.4], rtol=1e-6)
 
 
 def test_the_second_visit_by_hand() -> None:
@@ -40,7 +41,7 @@ def test_the_second_visit_by_hand() -> None:
     made.observe(groups([0], [3], version=1))
 
     np.testing.assert_allclose(counts(made, 0), np.array([[3, 3, 3], [3, 3, 6], [4, 4, 4]]) / 3, rtol=1e-6)
-    np.testing.assert_allclose(made.state_probabilities(np.array([0]))[:, 0], [0.3, 0.3, 0.4], rtol=1e-6)
+    np.testing.assert_allclose(chances(made, np.array([0]))[:, 0], [0.3, 0.3, 0.4], rtol=1e-6)
 
 
 def test_states_are_read_as_what_a_flat_prior_says_given_them_by_hand() -> None:
@@ -110,7 +111,7 @@ def test_lazy_steps_are_the_steps_of_the_published_loop(seed: int, discount: flo
         history.append((version, list(one_by_one(observations))))
     ahead, alpha = published(history, num_rows=4, discount=discount)
 
-    chance_3N = made.state_probabilities(np.arange(4))
+    chance_3N = chances(made, np.arange(4))
     for row in range(4):
         np.testing.assert_allclose(chance_3N[:, row], ahead[row], atol=2e-6)  # counts are in float32
         np.testing.assert_allclose(counts(made, row), alpha[row], rtol=2e-6)
@@ -125,7 +126,7 @@ def test_a_chain_left_alone_tends_to_its_stationary_law() -> None:
     stationary = np.real(vectors[:, np.argmax(np.real(values))])
 
     made.advance(10**9)
-    np.testing.assert_allclose(made.state_probabilities(np.array([0]))[:, 0], stationary / stationary.sum(), atol=1e-6)
+    np.testing.assert_allclose(chances(made, np.array([0]))[:, 0], stationary / stationary.sum(), atol=1e-6)
 
 
 def test_with_forgetting_a_prompt_left_alone_ends_uniform() -> None:
@@ -134,7 +135,7 @@ def test_with_forgetting_a_prompt_left_alone_ends_uniform() -> None:
         made.observe(groups([0], [8], version=version))
     made.advance(10**9)
 
-    np.testing.assert_allclose(made.state_probabilities(np.array([0]))[:, 0], 1 / 3, atol=1e-6)
+    np.testing.assert_allclose(chances(made, np.array([0]))[:, 0], 1 / 3, atol=1e-6)
 
 
 def test_the_transitions_of_a_known_chain_are_found() -> None:
@@ -164,7 +165,7 @@ def test_the_chance_of_partial_is_borne_out() -> None:
     for version in range(120):
         made.advance(version)
         if version >= 60:
-            said.append(made.state_probabilities(np.arange(size))[1])
+            said.append(chances(made, np.arange(size))[1])
             came.append(state_N == 1)
         made.observe(groups(np.arange(size), np.array([0, 4, 8])[state_N], version=version))
         state_N = (rng.random(size) > truth.cumsum(axis=0)[:, state_N]).sum(axis=0)

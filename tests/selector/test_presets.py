@@ -19,6 +19,7 @@ from selector.policies import POLICIES, PRESETS, Policy, build_policy
 from selector.randomness import Stream, stream
 from selector.state import DrawnBatch
 from selector.types import PURPOSE_CODE, Purpose
+from tests.predictors.hmm_states import chances
 from tests.selector.engine_cases import Session, make_pool, redraw
 from tests.selector.test_policies import make_beliefs
 
@@ -219,7 +220,7 @@ def test_dps_takes_the_prompts_most_likely_to_be_partly_solved() -> None:
     session = tried("dps", num_rows=40, num_batches=8)
     estimator = session.state.estimator
     assert isinstance(estimator, Hmm)
-    partial_N = estimator.state_probabilities(np.arange(40))[1]
+    partial_N = chances(estimator, np.arange(40))[1]
     due = np.flatnonzero(due_revisits(session.state, session.state.revisit_draws))
 
     chosen = np.setdiff1d(session.draw(8, 8).event.row_K, due)
