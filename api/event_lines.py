@@ -20,7 +20,7 @@ def event_lines(database: Engine, run_id: int, after: int) -> Iterator[bytes]:
     while more:
         with read(database) as connection:
             rows = run_queries.read_event_rows(connection, run_id, position, position + EVENTS_PER_PART)
-            part = [event_line(*row) for row in rows]
+            part = [event_line(seq, kind, at, payload) for seq, kind, at, payload, _ in rows]
         yield b"".join(part)
         position, more = position + EVENTS_PER_PART, len(part) == EVENTS_PER_PART
 

@@ -148,15 +148,16 @@ class PolicyConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, in field order."""
-        return asdict(self)
+        values = asdict(self)
+        if values["wave"] is not None:
+            values["wave"].pop("price")  # of probes alone, whose rule no policy has
+        return values
 
     def hashed(self) -> dict[str, Any]:
         """What the configuration's hash is taken over: parts that a policy does without are left out, so that a part
         which comes with a new version leaves the hashes of stored runs as they are.
         """
         values = self.to_dict()
-        if values["wave"] is not None:
-            values["wave"].pop("price")  # of probes alone, whose rule no policy has
         return {
             name: value for name, value in values.items() if name not in _WITH_DEFAULT or value != _WITH_DEFAULT[name]
         }

@@ -61,5 +61,6 @@ def conversation(http: Http) -> list[Said]:
     for path in ("audit", "costs", "checkpoints", "tickets", "tickets?cursor=x", "beliefs", "beliefs?format=csv"):
         ask("GET", f"{run}/{path}")
     ask("GET", "/v1/runs")
+    ask("GET", "/ui")
     ask("POST", f"{run}/complete")
     return said
