@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from api import convert, fetching, schemas, views
 from api.db import pools as pool_queries
 from api.db import runs as run_queries
+from api.db.features import has_few_features
 from api.db.runs import StoredRun
 from api.db.session import read
 from api.errors import NotOwner, RunConflict, ServiceError, UnknownRun, no_run
@@ -26,6 +27,7 @@ from api.hosting import Command, RunHost, Work
 from api.response_headers import STATE_AGE_S
 from api.run_metrics import Standing
 from api.store import RunStore
+from selector.config import RunConfig
 from selector.errors import RunComplete, SelectorError, UnknownBatch, UnknownConfig
 from selector.events import WarmStarted
 from selector.feature_parts import Parts
@@ -75,10 +77,10 @@ class RunService:
         """The answer, and whether the run is new. Raises UnknownPool, UnknownConfig, RunConflict, and UnknownRun or
         UnknownCheckpoint for what it is to start from.
         """
-        warm = None
         if request.start_from is not None and not await asyncio.to_thread(self._is_there, request.name):
-            warm = await self._warm_start(request, request.start_from)
-        return await asyncio.to_thread(self._create_run, request, warm)
+            config, warm = await self._warm_start(request, request.start_from)
+            return await asyncio.to_thread(self._create_run, request, config, warm)
+        return await asyncio.to_thread(self._create_run, request)
 
     async def command(self, run: str, command: Command[T]) -> T:
         """Carries out a command on a run, in turn. Raises UnknownRun, Busy, NotOwner and what the command raises."""
@@ -331,17 +333,21 @@ class RunService:
         with read(self.store.database) as connection:
             return run_queries.list_runs(connection, pool_queries.get_pool(connection, pool).id)
 
-    async def _warm_start(self, request: schemas.RunRequest, start: schemas.StartFrom) -> WarmStarted:
-        """What the run is to begin with, as the other one stands now or stood at a checkpoint."""
-        config, pool = convert.to_config(request), await self.pool_of(start.run)
+    async def _warm_start(self, request: schemas.RunRequest, start: schemas.StartFrom) -> tuple[RunConfig, WarmStarted]:
+        """The run's configuration, with the other one's estimator if the request leaves it to the default and that is
+        what the other has, and what it is to begin with, as the other stands now or stood at a checkpoint.
+        """
+        pool = await self.pool_of(start.run)
         if pool != request.pool:
             raise UnknownConfig(f"start_from: run {start.run!r} is on pool {pool!r}, and this one on {request.pool!r}")
 
-        def command(work: Work) -> WarmStarted:
+        def command(work: Work) -> tuple[RunConfig, WarmStarted]:
             state = work.engine.state
+            reads_features = state.config.policy.estimator == convert.DEFAULT_WITH_FEATURES
+            config = convert.to_config(request, features=reads_features)
             position = state.seq if start.step is None else find_checkpoint(state, start.step).seq
             learned = state.rewindable() if start.step is None else work.rewound(position)
-            return plan_warm_start(
+            return config, plan_warm_start(
                 config,
                 state.config,
                 learned,
@@ -357,15 +363,19 @@ class RunService:
         with read(self.store.database) as connection:
             return run_queries.find_run(connection, run) is not None
 
-    def _create_run(self, request: schemas.RunRequest, warm: WarmStarted | None) -> tuple[dict[str, Any], bool]:
-        config = convert.to_config(request)
+    def _create_run(
+        self, request: schemas.RunRequest, config: RunConfig | None = None, warm: WarmStarted | None = None
+    ) -> tuple[dict[str, Any], bool]:
+        """config: if not given, it is made of the request and what the pool has."""
         asked = request.model_dump(mode="json", exclude_unset=True)
         with read(self.store.database) as connection:
             known = run_queries.find_run(connection, request.name)
-            pool_id = pool_queries.get_pool(connection, request.pool).id
+            pool = pool_queries.get_pool(connection, request.pool)
+            features = has_few_features(connection, pool.id, pool.revision)
+        config = config or convert.to_config(request, features=features)
         if known is None:
             try:
-                self.store.begin(request.name, pool_id, asked, config, time.time(), warm)
+                self.store.begin(request.name, pool.id, asked, config, time.time(), warm)
                 return views.run_created(request.name, config), True
             except IntegrityError:  # another request made it in between
                 with read(self.store.database) as connection:
@@ -376,7 +386,8 @@ class RunService:
             then_now = ((name, stored.get(name, "left out"), asked.get(name, "left out")) for name in names)
             differences = "; ".join(f"{name}: {then} then, {now} now" for name, then, now in then_now)
             raise RunConflict(f"run {request.name!r} exists with another configuration: {differences}")
-        return views.run_created(request.name, convert.to_config(request)), False
+        with read(self.store.database) as connection:
+            return views.run_created(request.name, run_queries.begun_with(connection, known.id)), False
 
     def _batch(self, work: Work, drawn: DrawnBatch, include: list[Any]) -> bytes:
         texts = None
