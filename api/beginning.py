@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from api import convert, schemas, views
 from api.db import pools as pool_queries
 from api.db import runs as run_queries
+from api.db.features import has_few_features
 from api.db.session import read
 from api.errors import RunConflict
 from api.hosting import Work
@@ -27,15 +28,18 @@ def is_there(store: RunStore, name: str) -> bool:
         return run_queries.find_run(connection, name) is not None
 
 
-def learned_by(work: Work, config: RunConfig, start: schemas.StartFrom) -> WarmStarted:
-    """What a run of this configuration begins with, of the one at work, as it stands now or stood at a checkpoint.
+def learned_by(work: Work, request: schemas.RunRequest, start: schemas.StartFrom) -> tuple[RunConfig, WarmStarted]:
+    """The configuration of a run that begins with the one at work, and what it begins with: of now or of a checkpoint.
 
-    Raises UnknownCheckpoint, and UnknownConfig where the two do not fit.
+    One that names no estimator takes that of the run at work. Raises UnknownCheckpoint, and UnknownConfig where the two
+    do not fit.
     """
     state = work.engine.state
+    reads_features = state.config.policy.estimator == convert.DEFAULT_WITH_FEATURES
+    config = convert.to_config(request, features=reads_features)
     position = state.seq if start.step is None else find_checkpoint(state, start.step).seq
     learned = state.rewindable() if start.step is None else work.rewound(position)
-    return plan_warm_start(
+    return config, plan_warm_start(
         config,
         state.config,
         learned,
@@ -46,16 +50,22 @@ def learned_by(work: Work, config: RunConfig, start: schemas.StartFrom) -> WarmS
     )
 
 
-def begin_run(store: RunStore, request: schemas.RunRequest, warm: WarmStarted | None) -> tuple[dict[str, Any], bool]:
-    """The answer to a call that makes a run, and whether it is new. Raises UnknownPool and RunConflict."""
-    config = convert.to_config(request)
+def begin_run(
+    store: RunStore, request: schemas.RunRequest, config: RunConfig | None = None, warm: WarmStarted | None = None
+) -> tuple[dict[str, Any], bool]:
+    """The answer to a call that makes a run, and whether it is new. Raises UnknownPool and RunConflict.
+
+    config: if not given, it is made of the request and what the pool has.
+    """
     asked = request.model_dump(mode="json", exclude_unset=True)
     with read(store.database) as connection:
         known = run_queries.find_run(connection, request.name)
-        pool_id = pool_queries.get_pool(connection, request.pool).id
+        pool = pool_queries.get_pool(connection, request.pool)
+        features = has_few_features(connection, pool.id, pool.revision)
+    config = config or convert.to_config(request, features=features)
     if known is None:
         try:
-            store.begin(request.name, pool_id, asked, config, time.time(), warm)
+            store.begin(request.name, pool.id, asked, config, time.time(), warm)
             return views.run_created(request.name, config), True
         except IntegrityError:  # another request made it in between
             with read(store.database) as connection:
@@ -66,4 +76,5 @@ def begin_run(store: RunStore, request: schemas.RunRequest, warm: WarmStarted | 
         then_now = ((name, stored.get(name, "left out"), asked.get(name, "left out")) for name in names)
         differences = "; ".join(f"{name}: {then} then, {now} now" for name, then, now in then_now)
         raise RunConflict(f"run {request.name!r} exists with another configuration: {differences}")
-    return views.run_created(request.name, convert.to_config(request)), False
+    with read(store.database) as connection:
+        return views.run_created(request.name, run_queries.begun_with(connection, known.id)), False

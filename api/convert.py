@@ -1,6 +1,7 @@
 """From wire models to the core's values. Called by the service in worker threads; knows both sides and nothing else."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import gcd
 from typing import Any
 
@@ -23,14 +24,17 @@ from selector.types import Purpose, RolloutStatus, VoidReason
 from selector.waves import WaveConfig
 
 MAX_BATCH_ROLLOUTS = 2**23  # of one draw; the book keeps a row for each
+DEFAULT_ESTIMATOR, DEFAULT_WITH_FEATURES = "mixture", "features"  # the second is the first where it reads nothing
 STATUSES = {status.name.lower(): status for status in RolloutStatus}
 VOIDS = {reason.name.lower(): reason for reason in VoidReason}
 
 
-def to_config(request: schemas.RunRequest) -> RunConfig:
-    """A run's configuration with every default filled in. Raises UnknownConfig naming the field."""
+def to_config(request: schemas.RunRequest, *, features: bool) -> RunConfig:
+    """A run's configuration with every default filled in; features: the default estimator is to read those of the pool.
+    Raises UnknownConfig naming the field.
+    """
     values = {name: getattr(request, name) for name in _CONFIG_FIELDS}
-    policy = to_policy(request.policy)
+    policy = _with_default_estimator(request.policy, features=features)
     values["group_size"] = request.group_size or PRESETS[policy.preset].group_size
     if request.rollout_store is not None:
         values["rollout_store"] = RolloutStoreConfig(**request.rollout_store.model_dump(exclude_none=True))
@@ -38,7 +42,8 @@ def to_config(request: schemas.RunRequest) -> RunConfig:
 
 
 def changed_config(config: RunConfig, request: schemas.ConfigRequest) -> RunConfig:
-    """The configuration after a change in mid-run; fields that were not sent stay. Raises UnknownConfig.
+    """The configuration after a change in mid-run; fields that were not sent stay, and the default estimator remains
+    the one that it was. Raises UnknownConfig.
 
     Only `max_lag` can be none at all: a null elsewhere is not a value.
     """
@@ -47,8 +52,17 @@ def changed_config(config: RunConfig, request: schemas.ConfigRequest) -> RunConf
     if empty:
         raise UnknownConfig(f"{empty[0]} is null: give a value, or leave it out to keep the one it has")
     if request.policy is not None:
-        values["policy"] = to_policy(request.policy)
+        features = config.policy.estimator == DEFAULT_WITH_FEATURES
+        values["policy"] = _with_default_estimator(request.policy, features=features)
     return checked(config.changed(**values))
+
+
+def _with_default_estimator(request: schemas.PolicyRequest, *, features: bool) -> PolicyConfig:
+    """As `to_policy`; if no estimator is named and the preset has the default one, `features` decides which it is."""
+    policy = to_policy(request)
+    if features and request.estimator is None and policy.estimator == DEFAULT_ESTIMATOR:
+        policy = replace(policy, estimator=DEFAULT_WITH_FEATURES)
+    return policy
 
 
 def to_policy(request: schemas.PolicyRequest) -> PolicyConfig:

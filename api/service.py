@@ -28,6 +28,7 @@ from api.hosting import Command, RunHost, Work
 from api.response_headers import STATE_AGE_S
 from api.run_metrics import Standing
 from api.store import RunStore
+from selector.config import RunConfig
 from selector.errors import RunComplete, SelectorError, UnknownBatch, UnknownConfig
 from selector.events import WarmStarted
 from selector.feature_parts import Parts
@@ -74,10 +75,10 @@ class RunService:
         """The answer, and whether the run is new. Raises UnknownPool, UnknownConfig, RunConflict, and UnknownRun or
         UnknownCheckpoint for what it is to start from.
         """
-        warm = None
         if request.start_from is not None and not await asyncio.to_thread(is_there, self.store, request.name):
-            warm = await self._warm_start(request, request.start_from)
-        return await asyncio.to_thread(begin_run, self.store, request, warm)
+            config, warm = await self._warm_start(request, request.start_from)
+            return await asyncio.to_thread(begin_run, self.store, request, config, warm)
+        return await asyncio.to_thread(begin_run, self.store, request)
 
     async def command(self, run: str, command: Command[T]) -> T:
         """Carries out a command on a run, in turn. Raises UnknownRun, Busy, NotOwner and what the command raises."""
@@ -320,13 +321,15 @@ class RunService:
         with read(self.store.database) as connection:
             return run_queries.list_runs(connection, pool_queries.get_pool(connection, pool).id)
 
-    async def _warm_start(self, request: schemas.RunRequest, start: schemas.StartFrom) -> WarmStarted:
-        """What the run is to begin with, as the other one stands now or stood at a checkpoint."""
-        config, pool = convert.to_config(request), await self.pool_of(start.run)
+    async def _warm_start(self, request: schemas.RunRequest, start: schemas.StartFrom) -> tuple[RunConfig, WarmStarted]:
+        """The run's configuration, with the other one's estimator if the request leaves it to the default and that is
+        what the other has, and what it is to begin with, as the other stands now or stood at a checkpoint.
+        """
+        pool = await self.pool_of(start.run)
         if pool != request.pool:
             raise UnknownConfig(f"start_from: run {start.run!r} is on pool {pool!r}, and this one on {request.pool!r}")
 
-        return await self.look(start.run, lambda work: learned_by(work, config, start))
+        return await self.look(start.run, lambda work: learned_by(work, request, start))
 
     def _batch(self, work: Work, drawn: DrawnBatch, include: list[Any]) -> bytes:
         texts = None

@@ -234,7 +234,7 @@ class RunConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, in field order."""
-        return asdict(self)
+        return {**asdict(self), "policy": self.policy.to_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

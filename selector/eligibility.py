@@ -48,7 +48,7 @@ def _any(number_b: np.ndarray) -> bool:
     found = np.int32(0)
     for i in range(len(number_b)):
         found |= number_b[i]
-    return found != 0
+    return bool(found != 0)
 
 
 @compiled

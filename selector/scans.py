@@ -257,8 +257,8 @@ def rising_places(key_J: np.ndarray, place_J: np.ndarray) -> None:
     begin_b = np.zeros((1 << bits) + 1, np.int64)
     for j in range(size):
         begin_b[np.int64(key_J[j] >> shift) + 1] += 1
-    for part in range(1 << bits):
-        begin_b[part + 1] += begin_b[part]
+    for b in range(1 << bits):
+        begin_b[b + 1] += begin_b[b]
     for j in range(size):
         part = np.int64(key_J[j] >> shift)
         place_J[begin_b[part]] = j

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import orjson
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from api.db.models import pool_deltas
 from api.errors import DamagedData
@@ -21,6 +21,7 @@ from predictors.columns import projected
 FORMAT = 1  # raised whenever the arrays of a part change
 MAX_NAMES = 256  # columns of a pool that estimators are given, the first in the order of their names
 NAME_OF_VECTOR = "features"  # a bare vector, to estimators
+FEW_BYTES = 2**30  # of a pool's features, which a run holds without having been told to
 
 Columns = dict[str, np.ndarray]  # name -> (N,) float64, or (N, F) float32; NaN where there is none
 
@@ -69,6 +70,14 @@ def read_features(
         if numbers is not None:
             columns = {name: columns[name] for name in sorted(columns)[:numbers]}
     return {name: columns[name] for name in sorted(columns)[:MAX_NAMES]}
+
+
+def has_few_features(connection: Connection, pool_id: int, revision: int) -> bool:
+    """Whether a pool has features at a revision, or had some before, and all of them are stored in FEW_BYTES."""
+    stored = select(func.sum(func.length(pool_deltas.c.payload))).where(
+        pool_deltas.c.pool_id == pool_id, pool_deltas.c.revision <= revision, pool_deltas.c.part < 0
+    )
+    return 0 < (connection.execute(stored).scalar_one() or 0) <= FEW_BYTES
 
 
 def _columns_of(texts: Sequence[str | None]) -> Columns:

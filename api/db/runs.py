@@ -14,6 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from api.db.digests import Chain, chained
 from api.db.models import events, pools, runs, snapshots
 from predictors.registry import ESTIMATORS
+from selector.config import RunConfig
 from selector.errors import SnapshotDamaged
 from selector.events import Event, PoolRevised, Restored, RolloutsReported, event_from_json
 
@@ -67,6 +68,13 @@ def insert_run(
 def find_run(connection: Connection, name: str) -> StoredRun | None:
     row = connection.execute(select(runs).where(runs.c.name == name)).mappings().one_or_none()
     return None if row is None else _stored(dict(row))
+
+
+def begun_with(connection: Connection, run_id: int) -> RunConfig:
+    """The configuration that a run began with."""
+    return RunConfig.from_dict(
+        orjson.loads(connection.execute(select(runs.c.config).where(runs.c.id == run_id)).scalar_one())
+    )
 
 
 def list_runs(connection: Connection, pool_id: int | None = None) -> list[StoredRun]:

@@ -61,6 +61,7 @@ class ProbingRequest(Request):
 class PolicyRequest(Request):
     """A preset and the parts of it to override; parts left out keep the preset's value.
 
+    Where the preset's estimator is `mixture` and none is named, a run on a pool with features begins with `features`.
     A part that has no effect with the utility is refused.
     """
 

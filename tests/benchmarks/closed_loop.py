@@ -52,8 +52,13 @@ def closed_loop(config: RunConfig, constants: Constants, *, seed: int, num_steps
     told: prompts are labelled with their true pass rates at the start, not with those of another model.
     """
     learner = Learner(constants, seed, num_steps)
-    num = constants.num_prompts
-    engine, _ = RunEngine.begin("simulated", config, pool_of(learner, told=told))
+    return trained(learner, config, pool_of(learner, told=told))
+
+
+def trained(learner: Learner, config: RunConfig, pool: PoolState) -> Closed:
+    """Trains this learner, whose prompts the pool has, for all of its steps."""
+    num, num_steps = len(learner.category_N), learner.num_steps
+    engine, _ = RunEngine.begin("simulated", config, pool)
     informative_T, groups_T, rollouts_T, heldout_T = np.zeros((4, num_steps))
     last_N, wait, truths = np.full(num, -1), 0, list[float]()
     moments = list[Moments]()
