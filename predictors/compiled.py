@@ -10,26 +10,10 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar, cast
 
 import numpy as np
-from numba import config, njit
-from numba.core.codegen import get_host_cpu_features
+from numba import njit
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-WIDE, PREFERS_NARROW = "+avx512f", "prefer-256-bit"
-"""Of a processor: that it works on eight float64 at once, and that compilers are told to use half of that."""
-
-
-def _use_wide_vectors() -> None:
-    """Let loops use the widest vectors there are, a tenth of a draw's time. Changes no value; an instruction set that
-    the user names stands. The advice against them is for programs that use them now and then, and for clocks of old.
-    """
-    features = get_host_cpu_features()
-    if config.CPU_FEATURES is None and WIDE in features.split(","):
-        config.CPU_FEATURES = f"{features},-{PREFERS_NARROW}"
-
-
-_use_wide_vectors()
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
