@@ -18,7 +18,7 @@ from selector.inclusion import Inclusion
 from selector.probing import FIRST_WAVE, displaced, plan_probes, settle_rule
 from selector.randomness import Stream
 from selector.state import RunState
-from selector.types import PURPOSE_CODE, Purpose, Source
+from selector.types import PURPOSE_CODE, Lifecycle, Purpose, Source
 from selector.waves import wave_ends
 
 
@@ -36,10 +36,13 @@ def draw_probes(
     """
     config = state.config
     at_rest_N = frame.resting_code_N != int(RestingCode.NONE)
-    owed_N = at_rest_N & frame.due_N
+    places = _places(state)
+    # While nothing was drawn to train on, what draws find is a guess: all that was never tried is worth a look.
+    new_N = (state.rows["lifecycle_N"] == Lifecycle.NEW) & (places is None)
+    owed_N = (at_rest_N & frame.due_N) | (new_N & frame.frame_N & ~at_rest_N)
     eligible_N = frame.frame_N & ~frame.blocked_N
     at_work = np.flatnonzero(frame.frame_N & ~at_rest_N)
-    needed = displaced(informative_N[at_work], utility_N[at_work], config.policy.floor, _places(state))
+    needed = displaced(informative_N[at_work], utility_N[at_work], config.policy.floor, places)
     # A feed of informative groups leaves out the others, and a rule would wait for them.
     rule = (
         None if config.feed == "informative_only" else settle_rule(plan.group_size, needed.least, config.min_rollouts)

@@ -282,8 +282,8 @@ def test_waves_run_on_for_rewards_but_a_screen_that_finds_them_alike_ends_the_gr
     assert session.ticket(ticket)["state"] == TicketState.OPEN
 
 
-@pytest.mark.usefixtures("eager_probes")
-def test_probes_leave_prompts_alone_whose_rewards_are_known() -> None:
+def test_probes_leave_prompts_alone_whose_rewards_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("selector.probe_draw._places", lambda state: None)  # as if nothing was drawn to train on
     session = session_of(32, make_policy(floor=0.2))
     run(session, 1, size=16)
     batch = session.draw(0, 32, policy_version=4, purpose=Purpose.PROBE)
