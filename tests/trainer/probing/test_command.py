@@ -54,7 +54,7 @@ def test_a_profile_is_a_table_a_picture_and_figures_and_is_not_made_twice(folder
     done = command(*arguments)
     assert done.exit_code == 0
     assert "Pool letters: all 12 prompts, 4 rollouts each" in done.output
-    assert "an epoch: rollouts (12 × 4)" in done.output
+    assert "an epoch, 12 groups: rollouts" in done.output
     assert (folder / "out" / "profile.png").exists()
     figures = json.loads((folder / "out" / "profile.json").read_text())
     assert (figures["prompts"], figures["probed"], figures["run"]) == (12, 12, "letters-profile")
