@@ -289,7 +289,10 @@ def probing(client: Client, policy: Policy, engine: Any) -> Callable[[Line], Non
 
 
 @pytest.mark.usefixtures("eager_probes")
-def test_training_that_begins_with_probes_pays_for_fewer_rollouts(tmp_path: Path) -> None:
+def test_training_that_begins_with_probes_pays_for_fewer_rollouts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("selector.probe_draw._places", lambda state: None)  # as if nothing was drawn to train on
     paid, priors, charged = {}, {}, {}
     for name, store in (("with", {}), ("without", None)):
         config = config_of(tmp_path / name, store=store, stop={"steps": 4})
