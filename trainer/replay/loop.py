@@ -148,7 +148,7 @@ def _play(
     ends = [total // batch_size for total in [engine.record.num_groups] if total is not None]
     total = batch_size * min([*ends, *([max_rounds] if max_rounds is not None else [])])
     index, refill, size = 0, 0, batch_size
-    while engine.num_drawn + size <= total:
+    while size and engine.num_drawn + size <= total:
         pool_mean = float(engine.record.pass_rates(engine.num_drawn).mean())
         batch = client.draw(run, index, size, policy_version=index, refill=refill)
         if not batch.tickets and not refill:
@@ -166,10 +166,10 @@ def _play(
             standing = done.standing
             if watch is not None:
                 watch(arm, engine.num_drawn, total, tally.num_informative)
-        if standing is None or standing.size is None or engine.num_drawn + standing.size > total:
+        if standing is None or standing.size is None:
             index, refill, size = index + 1, 0, batch_size
-        else:
-            refill, size = standing.refill or 0, standing.size
+        else:  # what is left at most, so that no batch but the last goes without its refill
+            refill, size = standing.refill or 0, min(standing.size, total - engine.num_drawn)
     return tally, None
 
 

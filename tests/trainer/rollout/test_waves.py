@@ -133,7 +133,7 @@ def test_a_replay_works_with_presets_that_stop_groups(client: Client, preset: st
 
 def test_a_replay_draws_refills_of_its_batches(client: Client) -> None:
     outcomes = record(0.0, 0.0, 0.0, 0.5)
-    (result,) = replay(client, outcomes, [PolicyArm.parse("dapo")], batch_size=4, group_size=8, rounds=24)
+    (result,) = replay(client, outcomes, [PolicyArm.parse("dapo")], batch_size=4, group_size=8, rounds=30)
 
     keys = [event["event"] for event in client.events(result.run) if event["kind"] == "batch_drawn"]
     assert {event["refill"] for event in keys} > {0, 1}
