@@ -37,9 +37,10 @@ def draw_probes(
     config = state.config
     at_rest_N = frame.resting_code_N != int(RestingCode.NONE)
     places = _places(state)
-    # While nothing was drawn to train on, what draws find is a guess: all that was never tried is worth a look.
-    new_N = (state.rows["lifecycle_N"] == Lifecycle.NEW) & (places is None)
-    owed_N = (at_rest_N & frame.due_N) | (new_N & frame.frame_N & ~at_rest_N)
+    new_N = frame.frame_N & (state.rows["lifecycle_N"] == Lifecycle.NEW)
+    owed_N = at_rest_N & frame.due_N
+    if places is None or np.array_equal(new_N, frame.frame_N):
+        owed_N |= new_N  # what draws find is a guess as yet, so all that was never tried is worth a look
     eligible_N = frame.frame_N & ~frame.blocked_N
     at_work = np.flatnonzero(frame.frame_N & ~at_rest_N)
     needed = displaced(informative_N[at_work], utility_N[at_work], config.policy.floor, places)

@@ -38,12 +38,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def eager_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planner finds every prompt worth a probe that it does not know for sure, however small the gain."""
-    monkeypatch.setattr("selector.probing.USES", 1e6)
-
-
-@pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
     """URL of a SQLite file that does not exist yet."""
     return f"sqlite:///{tmp_path / 'midband.db'}"

@@ -105,7 +105,6 @@ def test_costs_never_see_held_out_or_control_rollouts(purpose: Purpose) -> None:
     assert expected_costs(session.state)["tokens"] == pytest.approx(np.full(20, np.nan), nan_ok=True)
 
 
-@pytest.mark.usefixtures("eager_probes")
 @pytest.mark.parametrize("purpose", [Purpose.PROBE, Purpose.AUDIT, Purpose.TRAIN])
 def test_costs_learn_from_every_purpose_that_beliefs_see(purpose: Purpose) -> None:
     session = session_of()

@@ -97,7 +97,6 @@ def test_the_same_batch_with_other_parameters_is_a_conflict(changes: dict[str, A
     assert session.state.book.tickets.size == 4
 
 
-@pytest.mark.usefixtures("eager_probes")
 def test_each_purpose_and_refill_has_batches_of_its_own() -> None:
     session = Session(make_config(), make_pool(40, heldout=range(20, 40)))
 
@@ -227,7 +226,6 @@ def test_only_train_draws_owe_credit(purpose: Purpose) -> None:
     assert session.state.train_draws == 1
 
 
-@pytest.mark.usefixtures("eager_probes")
 def test_a_probe_in_flight_blocks_its_prompt() -> None:
     session = Session(make_config(**HORVITZ), make_pool(12))
     probed = session.draw(0, 4, purpose=Purpose.PROBE).event.row_K

@@ -1,7 +1,6 @@
 """What was paid for prompts: every token has one, and what was trained on, tried again or discarded is told apart."""
 
 import numpy as np
-import pytest
 
 from selector.paid import paid
 from selector.types import Purpose, VoidReason
@@ -41,7 +40,6 @@ def test_what_no_step_names_is_not_trained_on_once_steps_name_anything() -> None
     assert found.untrained_N[row_of(session, second)] == found.untrained_N.sum() == GROUP
 
 
-@pytest.mark.usefixtures("eager_probes")
 def test_probes_and_looks_are_paid_for_and_were_never_to_be_trained_on() -> None:
     session = Session(make_config(), make_pool(8, heldout=[6, 7]))
     for purpose in (Purpose.PROBE, Purpose.HELDOUT, Purpose.CONTROL):

@@ -85,13 +85,21 @@ def test_whoever_sends_whole_groups_is_not_refused() -> None:
 def test_prompts_that_were_probed_give_way_to_those_that_were_not() -> None:
     session = begin()
     seen = set[int]()
-    for index in range(2):
+    for index in range(3):
         batch = probe(session, index, 13)
         assert not seen & set(batch.event.row_K.tolist())
         seen |= set(batch.event.row_K.tolist())
         in_waves(session, batch)
-    assert len(seen) == 26
-    assert NUM_ROWS - 1 not in seen  # the held-out prompt is never probed
+    assert seen == set(range(NUM_ROWS - 1))  # the held-out prompt is never probed
+
+
+def test_what_was_never_tried_is_probed_until_a_train_draw_has_taught_something() -> None:
+    session = begin()
+    train = session.draw(0, 4)
+    first = probe(session, 0, NUM_ROWS)
+    assert first.event.reason != "nothing_to_learn"
+    assert set(first.event.row_K.tolist()).isdisjoint(train.event.row_K.tolist())  # those are in flight
+    assert len(first.event.row_K) == NUM_ROWS - 1 - 4
 
 
 def test_probes_ask_what_they_would_gain_in_the_batches_that_are_trained_on() -> None:

@@ -122,7 +122,6 @@ def test_no_belief_ever_sees_a_heldout_or_control_report(purpose: Purpose) -> No
     assert session.state.book.tickets["informative"].tolist() == [1, 1, 1]
 
 
-@pytest.mark.usefixtures("eager_probes")
 @pytest.mark.parametrize("purpose", [Purpose.PROBE, Purpose.AUDIT])
 def test_probes_and_audits_inform_the_beliefs(purpose: Purpose) -> None:
     session = Session(make_config())

@@ -282,10 +282,9 @@ def test_waves_run_on_for_rewards_but_a_screen_that_finds_them_alike_ends_the_gr
     assert session.ticket(ticket)["state"] == TicketState.OPEN
 
 
-def test_probes_leave_prompts_alone_whose_rewards_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("selector.probe_draw._places", lambda state: None)  # as if nothing was drawn to train on
+def test_probes_leave_prompts_alone_whose_rewards_are_known() -> None:
     session = session_of(32, make_policy(floor=0.2))
-    run(session, 1, size=16)
+    run(session, 1, size=16, purpose=Purpose.AUDIT)
     batch = session.draw(0, 32, policy_version=4, purpose=Purpose.PROBE)
 
     assert sorted(batch.event.row_K.tolist()) == np.flatnonzero(~session.state.rewards.rewarded_N).tolist()

@@ -84,7 +84,6 @@ def test_a_ticket_that_the_trainer_gives_up_for_a_reason_is_not_silent(reason: V
     assert beliefs_of(session.state) == before
 
 
-@pytest.mark.usefixtures("eager_probes")
 @pytest.mark.parametrize("purpose", [Purpose.AUDIT, Purpose.PROBE, Purpose.CONTROL, Purpose.HELDOUT])
 def test_only_train_tickets_can_be_silent(purpose: Purpose) -> None:
     session = Session(make_config(feed="informative_only"), make_pool(8, heldout=[0, 1]))

@@ -195,7 +195,6 @@ def test_what_smaller_groups_would_save_is_told_by_whole_groups_alone() -> None:
     assert saving(make_config(group_size=GROUP)) is not None
 
 
-@pytest.mark.usefixtures("eager_probes")
 def test_probes_that_were_stopped_have_first_waves_too() -> None:
     session = Session(make_config(group_size=GROUP), make_pool(8))
     batch = session.draw(0, 4, purpose=Purpose.PROBE)

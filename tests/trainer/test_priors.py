@@ -288,7 +288,6 @@ def probing(client: Client, policy: Policy, engine: Any) -> Callable[[Line], Non
     return watch
 
 
-@pytest.mark.usefixtures("eager_probes")
 def test_training_that_begins_with_probes_pays_for_fewer_rollouts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,6 @@ def test_rollouts_are_a_multiple_of_the_divisor(
     assert http.info()["tickets"]["open"] == returned
 
 
-@pytest.mark.usefixtures("eager_probes")
 @pytest.mark.parametrize("purpose", ["train", "probe", "audit", "control"])
 def test_too_few_prompts_are_cut_to_a_multiple_too(http: Http, purpose: str) -> None:
     begin(http, 7, group_size=4)

@@ -113,7 +113,6 @@ def test_who_is_interrupted_hands_back_what_was_open(client: Client) -> None:
     assert probe(client, "r", Scripted(), version=lambda: 0).ended == "nothing_to_learn"
 
 
-@pytest.mark.usefixtures("eager_probes")
 def test_a_prober_that_is_behind_says_its_true_version(client: Client) -> None:
     client.draw("r", 0, 4, 7)
     versions = iter([3, 5, 5, 5, 5, 5, 5, 5, 5])
