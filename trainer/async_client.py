@@ -11,6 +11,7 @@ it stands. Every call is idempotent, so making it again is safe.
 
 import asyncio
 import contextvars
+import copy
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -93,6 +94,12 @@ class AsyncClient:
         traceback: TracebackType | None = None,
     ) -> None:
         await self.aclose()
+
+    def waiting(self, patience_s: float) -> "AsyncClient":
+        """A client on the same connection and threads with another patience; closing either closes both."""
+        twin = copy.copy(self)
+        twin._client = self._client.waiting(patience_s)
+        return twin
 
     async def aclose(self) -> None:
         """Wait for the tries under way, then let go of the connection. Calling it again does nothing."""
