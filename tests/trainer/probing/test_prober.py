@@ -114,7 +114,7 @@ def test_who_is_interrupted_hands_back_what_was_open(client: Client) -> None:
 
 
 def test_a_prober_that_is_behind_says_its_true_version(client: Client) -> None:
-    client.draw("r", 0, 4, 7)
+    client.draw("r", 0, 4, 7, purpose="control")
     versions = iter([3, 5, 5, 5, 5, 5, 5, 5, 5])
     engine = Scripted()
     probe(client, "r", engine, version=lambda: next(versions), budget_tokens=150, batch_size=4)
