@@ -9,12 +9,12 @@ from typing import Any
 
 from api.regressions import regressions_info
 from api.stages import quarantined_info
-from selector.accounts import Accounts, accounts
-from selector.audit_values import Audit, Curves, Estimate
-from selector.auditing import audit_run, claim_realised
-from selector.drawing import claim_of
-from selector.feature_parts import Parts
-from selector.state import RunState
+from selector.audit.accounts import Accounts, accounts
+from selector.audit.auditing import audit_run, claim_realised
+from selector.audit.feature_parts import Parts
+from selector.audit.values import Audit, Curves, Estimate
+from selector.batches.drawing import claim_of
+from selector.run.state import RunState
 
 STREAMS = ("uniform", "selected", "reweighted")
 QUANTITIES = ("pass_rate", "degenerate")

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from selector.drawing import DrawRequest, claim_of
-from selector.priors import rollout_ids
-from selector.state import DrawnBatch, RunState
-from selector.tickets import TicketName
+from selector.batches.drawing import DrawRequest, claim_of
+from selector.groups.priors import rollout_ids
+from selector.run.state import DrawnBatch, RunState
+from selector.run.tickets import TicketName
 from selector.types import Purpose
 from selector.waves import wave_ends, wave_from_dict
 

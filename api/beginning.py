@@ -16,10 +16,10 @@ from api.db.session import read
 from api.errors import RunConflict
 from api.hosting import Work
 from api.store import RunStore
+from selector.beliefs.warm_start import plan_warm_start
 from selector.config import RunConfig
-from selector.events import WarmStarted
-from selector.restoring import find_checkpoint
-from selector.warm_start import plan_warm_start
+from selector.run.events import WarmStarted
+from selector.run.restoring import find_checkpoint
 
 
 def is_there(store: RunStore, name: str) -> bool:

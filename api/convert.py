@@ -10,16 +10,16 @@ import orjson
 from api import schemas
 from api.errors import InvalidRequest
 from predictors.registry import build_estimator
+from selector.batches.drawing import DrawRequest
 from selector.config import BudgetConfig, ControllerConfig, LifecycleConfig, PolicyConfig, RunConfig
-from selector.drawing import DrawRequest
 from selector.engine import StepRequest
 from selector.errors import ReportInvalid, UnknownConfig
+from selector.groups.reports import GroupIn, Report, RolloutIn
 from selector.policies import PRESETS, build_policy, override
 from selector.probing import ProbingConfig
 from selector.refill import RefillConfig
-from selector.reports import GroupIn, Report, RolloutIn
 from selector.rollout_store import RolloutStoreConfig
-from selector.signals import PushedNumbers
+from selector.run.signals import PushedNumbers
 from selector.types import Purpose, RolloutStatus, VoidReason
 from selector.waves import WaveConfig
 

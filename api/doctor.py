@@ -33,7 +33,7 @@ from api.store import RunStore
 from api.version import installed_version
 from selector.engine import RunEngine
 from selector.errors import SnapshotDamaged
-from selector.snapshot import made_on, snapshot, unpack
+from selector.run.snapshot import made_on, snapshot, unpack
 
 
 @dataclass(slots=True)

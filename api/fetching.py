@@ -13,8 +13,8 @@ from sqlalchemy import Connection
 
 from api.db.bodies import read_bodies
 from api.errors import BodyTooLarge, Expired, StoreOff, UnknownRollout, shown
-from selector.priors import find_slot, read_rollout_name
-from selector.state import RunState
+from selector.groups.priors import find_slot, read_rollout_name
+from selector.run.state import RunState
 from selector.types import RolloutStatus
 
 MAX_ANSWER_BYTES = 64 * 2**20

@@ -28,8 +28,8 @@ from api.run_metrics import Standing
 from api.store import Bodies, Checkpoints, RunArchive, RunStore
 from selector.engine import RunEngine
 from selector.errors import SelectorError
-from selector.events import CheckpointMade, Event, PoolRevised
 from selector.pool import PoolState
+from selector.run.events import CheckpointMade, Event, PoolRevised
 
 MAX_WAITING = 4_096  # commands of one run; beyond it callers are told to come back
 MAX_SHARED = 256  # commands that share a commit

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from selector.state import RunState
+from selector.run.state import RunState
 from selector.types import PURPOSE_CODE, PURPOSES, UNSEEN_BY_BELIEFS, TicketState
 
 INFORMING = tuple(PURPOSE_CODE[purpose] for purpose in PURPOSES if purpose not in UNSEEN_BY_BELIEFS)

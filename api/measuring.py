@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from selector.comparing import Arm, ArmResult, Comparison, RunResult, SeedRun
-from selector.curves import Curve, Passage, Point, curve, first_passage
 from selector.diagnosis import diagnose, saving_of_small_groups
+from selector.groups.standing import may_stop
+from selector.heldout.comparing import Arm, ArmResult, Comparison, RunResult, SeedRun
+from selector.heldout.curves import Curve, Passage, Point, curve, first_passage
+from selector.heldout.looks import held_out_looks, informative_groups, selected_draws
+from selector.heldout.quality import Quality, Rate, quality
 from selector.ledger import Efficiency, efficiency
-from selector.looks import held_out_looks, informative_groups, selected_draws
-from selector.quality import Quality, Rate, quality
-from selector.standing import may_stop
-from selector.state import RunState
+from selector.run.state import RunState
 from selector.types import PURPOSE_CODE, Purpose, TicketState
 
 METRIC = "pass_rate"

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Table
 
 from api.db import projections as queries
 from api.db.projections import BATCHES, COSTS, GROUPS, Values
-from selector.events import (
+from selector.run.events import (
     BatchDrawn,
     CheckpointMade,
     Event,
@@ -21,7 +21,7 @@ from selector.events import (
     RunCompleted,
     TicketsExpired,
 )
-from selector.state import RunState
+from selector.run.state import RunState
 from selector.types import PURPOSES, TicketState, VoidReason
 
 REASONS = {int(reason): None if reason is VoidReason.NONE else reason.name.lower() for reason in VoidReason}

@@ -8,9 +8,9 @@ import numpy as np
 
 from api.db.prompts import PromptFilter
 from api.errors import InvalidRequest, UnknownRun
-from selector.graded import expected_informative
+from selector.beliefs.graded import expected_informative
 from selector.pool import PoolState
-from selector.state import RunState
+from selector.run.state import RunState
 from selector.types import Lifecycle, Split
 
 STATES = tuple(stage.name.lower() for stage in Lifecycle)

@@ -1,13 +1,21 @@
 """What the API shows of mastered prompts that have regressed: alarms, and the audit's part on them.
 
-Views call it. Pure functions from a run's state to JSON-ready values; the statistics are in `selector.stating`.
+Views call it. Pure functions from a run's state to JSON-ready values; the statistics are in
+`selector.lifecycle.stating`.
 """
 
 from typing import Any
 
 from api.stages import LISTED_AT_MOST, state_names
-from selector.state import RunState
-from selector.stating import FALSE_SHARE, RUN_LENGTH, CohortStatement, PromptStatement, state_prompts, state_regressions
+from selector.lifecycle.stating import (
+    FALSE_SHARE,
+    RUN_LENGTH,
+    CohortStatement,
+    PromptStatement,
+    state_prompts,
+    state_regressions,
+)
+from selector.run.state import RunState
 
 REPORTS_AS_THEY_COME = "whether a group has come back by the time one looks does not depend on its outcomes"
 

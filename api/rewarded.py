@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from predictors.base import Source
-from selector.rewarded import reward_beliefs, reward_rows
-from selector.state import RunState
+from selector.beliefs.rewarded import reward_beliefs, reward_rows
+from selector.run.state import RunState
 
 REWARD_COLUMNS = ("reward_mean", "reward_sd")
 

@@ -14,8 +14,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from api.informative import informative_counts, informing_reported
-from selector.columns import Columns
-from selector.state import RunState
+from selector.run.columns import Columns
+from selector.run.state import RunState
 from selector.types import Purpose, TicketState
 
 MAX_RUNS = 50  # with labels of their own; a server that has had more in memory shows those written last

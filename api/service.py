@@ -28,12 +28,12 @@ from api.hosting import Command, RunHost, Work
 from api.response_headers import STATE_AGE_S
 from api.run_metrics import Standing
 from api.store import RunStore
+from selector.audit.feature_parts import Parts
 from selector.config import RunConfig
 from selector.errors import RunComplete, SelectorError, UnknownBatch, UnknownConfig
-from selector.events import WarmStarted
-from selector.feature_parts import Parts
-from selector.frozen import ALL_THAT_IS_READ, frozen
-from selector.state import DrawnBatch, RunState
+from selector.run.events import WarmStarted
+from selector.run.frozen import ALL_THAT_IS_READ, frozen
+from selector.run.state import DrawnBatch, RunState
 
 logger = logging.getLogger("midband.api")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from selector.state import RunState
+from selector.run.state import RunState
 from selector.types import Lifecycle, Split
 
 LISTED_AT_MOST = 100  # alarms, suspects or prompts in one list of an answer

@@ -27,14 +27,14 @@ from api.db.session import read, write
 from api.leases import Leases
 from api.turns import Turns
 from api.version import installed_version
+from selector.audit.feature_parts import MOST_FEATURES, Parts, feature_parts
 from selector.config import RunConfig
 from selector.engine import RunEngine
 from selector.errors import SnapshotDamaged
-from selector.events import Event, Restored, RunCompleted, WarmStarted
-from selector.feature_parts import MOST_FEATURES, Parts, feature_parts
 from selector.pool import PoolState
 from selector.replay import replay
-from selector.snapshot import pack, restore_snapshot, snapshot, unpack
+from selector.run.events import Event, Restored, RunCompleted, WarmStarted
+from selector.run.snapshot import pack, restore_snapshot, snapshot, unpack
 
 PARTS_KEPT = 4  # pools cut into parts by their features, a byte a prompt and number each
 POOLS_KEPT = 4  # revisions of pools in memory that no engine holds

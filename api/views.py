@@ -16,18 +16,18 @@ from api.regressions import regression_alarms
 from api.rewarded import REWARD_COLUMNS, with_rewards_shown
 from api.stages import LISTED_AT_MOST, lifecycle_counts, quarantine_alarms, state_names
 from predictors.base import SOURCES
+from selector.batches.drawing import claim_of
+from selector.batches.refilling import RefillStanding, last_refilled, refill_standing
+from selector.beliefs.costing import expected_costs
+from selector.beliefs.graded import expected_informative
 from selector.config import PolicyConfig, RunConfig
-from selector.costing import expected_costs
-from selector.drawing import claim_of
-from selector.graded import expected_informative
-from selector.priors import num_standing
-from selector.refilling import RefillStanding, last_refilled, refill_standing
-from selector.reports import Decision, Refusal
+from selector.groups.priors import num_standing
+from selector.groups.reports import Decision, Refusal
+from selector.groups.standing import what_next
+from selector.lifecycle.suspects import Suspect, find_suspects
 from selector.rollout_store import NOBODY
-from selector.signals import SignalsDecision
-from selector.standing import what_next
-from selector.state import RunState
-from selector.suspects import Suspect, find_suspects
+from selector.run.signals import SignalsDecision
+from selector.run.state import RunState
 from selector.types import PURPOSES, Purpose, TicketState, VoidReason
 from selector.waves import Verdict
 

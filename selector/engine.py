@@ -11,11 +11,20 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from selector.batches.drawing import DrawRequest, find_drawn, plan_batch
+from selector.batches.facts import feature_column
+from selector.batches.simulated_inclusion import SimulatedInclusion, simulated_inclusion
+from selector.beliefs.rewarded import CountsRewards
+from selector.beliefs.silence import may_be_silent
 from selector.config import RunConfig
-from selector.deciding import decide
-from selector.drawing import DrawRequest, find_drawn, plan_batch
 from selector.errors import RunComplete, StepConflict
-from selector.events import (
+from selector.folding.fold import fold
+from selector.groups.deciding import decide
+from selector.groups.priors import standing
+from selector.groups.reports import Decision, Refusal, Report
+from selector.ledger import compared
+from selector.pool import PoolState, empty_pool
+from selector.run.events import (
     BatchDrawn,
     CheckpointMade,
     Closing,
@@ -29,21 +38,12 @@ from selector.events import (
     TicketsExpired,
     WarmStarted,
 )
-from selector.facts import feature_column
-from selector.fold import fold
-from selector.ledger import compared
-from selector.pool import PoolState, empty_pool
-from selector.priors import standing
-from selector.reports import Decision, Refusal, Report
-from selector.restoring import find_checkpoint
-from selector.rewarded import CountsRewards
-from selector.signals import PushedNumbers, SignalsDecision, decide_signals
-from selector.silence import may_be_silent
-from selector.simulated_inclusion import SimulatedInclusion, simulated_inclusion
-from selector.state import Checkpoint, RunState, make_estimator
-from selector.tickets import read_ticket_name
+from selector.run.restoring import find_checkpoint
+from selector.run.signals import PushedNumbers, SignalsDecision, decide_signals
+from selector.run.state import Checkpoint, RunState, make_estimator
+from selector.run.tickets import read_ticket_name
+from selector.run.verdict import judge
 from selector.types import PURPOSE_CODE, Purpose
-from selector.verdict import judge
 
 
 class Archive(Protocol):

@@ -20,8 +20,8 @@ from math import inf
 import numpy as np
 
 from predictors.value import beta_parameters
-from selector.designs import capped_inclusion
 from selector.probe_value import index_of_probe, moments, value_of_probe
+from selector.sampling.designs import capped_inclusion
 from selector.waves import Seen, Verdict, WaveConfig
 
 FIRST_WAVE = 2

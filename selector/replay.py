@@ -11,8 +11,8 @@ import numpy as np
 from selector.config import RunConfig
 from selector.engine import Archive, RunEngine
 from selector.errors import SnapshotDamaged
-from selector.events import Event, PoolRevised, Restored, RunBegun
 from selector.pool import PoolState
+from selector.run.events import Event, PoolRevised, Restored, RunBegun
 
 
 def attach(event: Event, archive: Archive) -> Event:

@@ -6,8 +6,8 @@ which takes a moment. Changes nothing that anybody sees.
 
 import numpy as np
 
+from selector.batches.drawing import DrawRequest
 from selector.config import RunConfig
-from selector.drawing import DrawRequest
 from selector.engine import RunEngine
 from selector.policies.presets import MIDBAND, UNIFORM
 from selector.pool import PoolState

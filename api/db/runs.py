@@ -16,7 +16,7 @@ from api.db.models import events, pools, runs, snapshots
 from predictors.registry import ESTIMATORS
 from selector.config import RunConfig
 from selector.errors import SnapshotDamaged
-from selector.events import Event, PoolRevised, Restored, RolloutsReported, event_from_json
+from selector.run.events import Event, PoolRevised, Restored, RolloutsReported, event_from_json
 
 FULL, REWIND = "full", "rewind"
 CHUNK_NAMES = (

@@ -10,13 +10,13 @@ from typing import Any
 from api import measuring
 from api.audits import blocks, counts, shifts, streams
 from api.version import installed_version
-from selector.accounts import accounts
-from selector.auditing import audit_run, claim_realised
-from selector.curves import curve
-from selector.drawing import claim_of
-from selector.feature_parts import Parts
-from selector.looks import held_out_looks
-from selector.state import RunState
+from selector.audit.accounts import accounts
+from selector.audit.auditing import audit_run, claim_realised
+from selector.audit.feature_parts import Parts
+from selector.batches.drawing import claim_of
+from selector.heldout.curves import curve
+from selector.heldout.looks import held_out_looks
+from selector.run.state import RunState
 
 # Facts of the environment by which two runs can be told to be comparable.
 FACTS = ("accelerator", "driver", "model", "max_prompt_tokens", "max_new_tokens", "python", "midband")

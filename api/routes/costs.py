@@ -12,7 +12,7 @@ from api.reporting.content import run_report
 from api.reporting.page import PAGE_POLICY, html_page
 from api.reporting.text import markdown
 from api.routes.answers import Json, service_of
-from selector.comparing import compare
+from selector.heldout.comparing import compare
 
 router = APIRouter(prefix="/v1", tags=["costs"])
 

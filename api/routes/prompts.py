@@ -42,7 +42,7 @@ from api.routes.answers import Json, errors_of, service_of
 from api.routes.pool_requests import database_of, pool_of, turns_of
 from api.schemas import QuarantineReport, QuarantineRequest
 from api.turns import Turns
-from selector.paid import Paid, paid
+from selector.audit.paid import Paid, paid
 
 LIST_CONTENT_CHARACTERS = 4_096  # of a content's JSON shown whole in a list
 PREVIEW_CHARACTERS = 300

@@ -17,7 +17,7 @@ from api import schemas, views
 from api.audits import audit_info
 from api.auth import READ
 from api.routes.answers import Json, service_of
-from selector.auditing import LEVEL
+from selector.audit.auditing import LEVEL
 
 router = APIRouter(prefix="/v1", tags=["reading"])
 Format = Literal["jsonl", "csv", "parquet"]

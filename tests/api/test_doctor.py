@@ -13,7 +13,7 @@ from api.db.migrate import VERSION_TABLE
 from api.doctor import BackupRefused, backup, examine, rebuild
 from api.errors import DatabaseLocked, DatabaseUnusable, NotOwner
 from api.settings import Settings
-from selector.snapshot import pack, unpack
+from selector.run.snapshot import pack, unpack
 from tests.api.harness import Http, ended, everything, group, ids_of, in_process, prompts, stored
 
 RUN = "/v1/runs/r"

@@ -15,10 +15,10 @@ from api.db.session import create_database, read, write
 from api.hosting import RunHost, Work
 from api.store import RunStore
 from api.version import installed_version
+from selector.batches.drawing import DrawRequest
 from selector.config import RunConfig
-from selector.drawing import DrawRequest
 from selector.policies import PRESETS
-from selector.snapshot import snapshot, unpack
+from selector.run.snapshot import snapshot, unpack
 
 
 class OneRound(Executor):
@@ -93,7 +93,7 @@ def test_a_stored_snapshot_names_the_midband_that_made_it(tmp_path: Path) -> Non
 def test_a_snapshot_stores_the_chunks_that_are_new_and_drops_those_that_no_snapshot_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("selector.snapshot.CHUNK_ROWS", 16)
+    monkeypatch.setattr("selector.run.snapshot.CHUNK_ROWS", 16)
     database = create_database(f"sqlite:///{tmp_path}/m.db")
     upgrade(database)
     pool, _ = create_pool(database, "p", None, at=0.0)

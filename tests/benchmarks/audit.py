@@ -15,11 +15,11 @@ from api.measuring import curve_info
 from api.reporting.content import run_report
 from selector.config import RunConfig
 from selector.engine import RunEngine
-from selector.events import BatchDrawn
-from selector.frozen import frozen
 from selector.policies import PRESETS
 from selector.pool import PoolState
-from selector.state import DrawnBatch, RunState
+from selector.run.events import BatchDrawn
+from selector.run.frozen import frozen
+from selector.run.state import DrawnBatch, RunState
 from selector.types import PURPOSE_CODE, Purpose, TicketState
 from tests.benchmarks.language import Figure, arguments, show
 from tests.selector.contrast_cases import Fault, contrast, simulate, tilt_that_moves

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from selector.audit_values import Estimate
-from selector.auditing import audit_run
+from selector.audit.auditing import audit_run
+from selector.audit.values import Estimate
 from selector.config import RunConfig
 from selector.engine import RunEngine
 from selector.pool import PoolState

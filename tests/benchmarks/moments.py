@@ -12,10 +12,10 @@ import numpy as np
 from predictors.base import Beliefs
 from predictors.value import informative_probability
 from selector.config import RunConfig
-from selector.draw import draw
-from selector.draw_plan import DrawFrame, DrawPlan
-from selector.events import BatchDrawn
 from selector.policies import build_policy
+from selector.run.events import BatchDrawn
+from selector.sampling.draw import draw
+from selector.sampling.draw_plan import DrawFrame, DrawPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

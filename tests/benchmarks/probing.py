@@ -15,12 +15,12 @@ from unittest.mock import patch
 import numpy as np
 
 from predictors.base import Beliefs
+from selector.batches.drawing import DrawRequest
 from selector.config import RunConfig
-from selector.drawing import DrawRequest
 from selector.engine import RunEngine
-from selector.reports import GroupIn, Report, RolloutIn
-from selector.standing import what_next
-from selector.state import RunState
+from selector.groups.reports import GroupIn, Report, RolloutIn
+from selector.groups.standing import what_next
+from selector.run.state import RunState
 from selector.types import Purpose
 from tests.benchmarks.closed_loop import GROUP_SIZE, pool_of
 from tests.benchmarks.learner_model import Constants, Learner

@@ -25,10 +25,10 @@ from api.db.runs import find_run
 from api.db.session import create_database, read, write
 from api.hosting import SNAPSHOT_EVENTS, SNAPSHOT_ROLLOUTS
 from api.store import RunStore
+from selector.batches.drawing import DrawRequest
 from selector.config import RunConfig
-from selector.drawing import DrawRequest
+from selector.groups.reports import GroupIn, Report, RolloutIn
 from selector.policies import PRESETS
-from selector.reports import GroupIn, Report, RolloutIn
 from tests.benchmarks.language import Figure, arguments, show
 from tests.benchmarks.serving import stored_bytes
 

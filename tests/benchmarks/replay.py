@@ -15,9 +15,9 @@ import numpy as np
 import midband
 from predictors.base import Beliefs
 from predictors.value import degenerate_probability
-from selector.draw import draw
-from selector.draw_plan import DrawFrame, DrawPlan
 from selector.policies import PRESETS, build_policy
+from selector.sampling.draw import draw
+from selector.sampling.draw_plan import DrawFrame, DrawPlan
 from tests.benchmarks.language import Figure, arguments, recorded, show
 from trainer.replay.arms import PolicyArm
 from trainer.replay.drawing import picture

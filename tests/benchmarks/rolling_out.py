@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from selector.drawing import DrawRequest
+from selector.batches.drawing import DrawRequest
+from selector.batches.refilling import refill_standing
 from selector.engine import RunEngine
-from selector.events import BatchDrawn, GroupEvidence, RolloutsReported
-from selector.refilling import refill_standing
-from selector.reports import GroupIn, Report, RolloutIn
-from selector.standing import rule_of, what_next
+from selector.groups.reports import GroupIn, Report, RolloutIn
+from selector.groups.standing import rule_of, what_next
+from selector.run.events import BatchDrawn, GroupEvidence, RolloutsReported
+from selector.run.verdict import judge
 from selector.types import RolloutStatus
-from selector.verdict import judge
 from selector.waves import wave_ends
 from tests.benchmarks.learner_model import Learner
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from predictors.base import Observations
+from selector.batches.drawing import DrawRequest
 from selector.config import RunConfig
-from selector.drawing import DrawRequest
 from selector.engine import RunEngine
 from selector.policies import PRESETS
 from selector.pool import PoolState

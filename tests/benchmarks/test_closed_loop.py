@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from predictors.value import degenerate_probability
+from selector.batches.drawing import DrawRequest
 from selector.config import RunConfig
-from selector.drawing import DrawRequest
 from selector.engine import RunEngine
+from selector.groups.reports import GroupIn, Report, RolloutIn
 from selector.policies import PRESETS
-from selector.reports import GroupIn, Report, RolloutIn
 from tests.benchmarks.closed_loop import GROUP_SIZE, Closed, closed_loop, pool_of
 from tests.benchmarks.learner_model import Constants, Learner
 from tests.benchmarks.rolling_out import BATCH_SIZE, roll_out_step, whole_groups

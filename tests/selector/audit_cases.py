@@ -1,6 +1,6 @@
 """Draws for tests of the audit: hand-worked ones, a simulated design with lag, and draws of which tickets are missing.
 
-Written apart from `selector.draw`, which they check the audit of.
+Written apart from `selector.sampling.draw`, which they check the audit of.
 """
 
 from collections.abc import Callable
@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from selector.audit import audit
-from selector.audit_values import Audit, Estimate
-from selector.inclusion import Inclusion
-from selector.observations import DrawRecord, Floats, observation_ranges
+from selector.audit.estimates import audit
+from selector.audit.values import Audit, Estimate
+from selector.batches.observations import DrawRecord, Floats, observation_ranges
+from selector.sampling.inclusion import Inclusion
 
 WIDE = (-10.0, 10.0)
 
@@ -70,7 +70,8 @@ def interval(found: Estimate) -> tuple[float, float]:
 
 @dataclass
 class Simulation:
-    """N prompts of known pass rates, drawn by systematic πps with an audit on top; written apart from `selector.draw`.
+    """N prompts of known pass rates, drawn by systematic πps with an audit on top; written apart from
+    `selector.sampling.draw`.
 
     Drawn prompts are blocked for up to `block` more draws. `size` and `predicted` are functions of passes and rollouts.
     """

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from selector.drawing import DrawRequest
+from selector.batches.drawing import DrawRequest
 from selector.engine import RunEngine
-from selector.events import BatchDrawn, Event, Restored, RolloutsReported, TicketsExpired
+from selector.groups.reports import Decision, GroupIn, RolloutIn
 from selector.replay import attach
-from selector.reports import Decision, GroupIn, RolloutIn
-from selector.state import RunState
+from selector.run.events import BatchDrawn, Event, Restored, RolloutsReported, TicketsExpired
+from selector.run.state import RunState
 from selector.types import (
     PURPOSE_CODE,
     PURPOSES,

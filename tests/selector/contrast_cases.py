@@ -1,7 +1,7 @@
 """Many runs of one design at once, with faults planted in it: what the contrast of the audit is tried on.
 
-Written apart from `selector.draw`: systematic πps with an audit on top, all runs at the same time. Predictions and
-sizes follow a course that is the same in every run, so that chances and ranges are made once a draw.
+Written apart from `selector.sampling.draw`: systematic πps with an audit on top, all runs at the same time. Predictions
+and sizes follow a course that is the same in every run, so that chances and ranges are made once a draw.
 
 Axes: R runs, T draws, N prompts, K tickets.
 """
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from selector.audit_columns import Quantity, Tickets
-from selector.contrasts import Contrast, Part, contrasts
-from selector.inclusion import Inclusion
-from selector.observations import Bools, Floats, observation_ranges
+from selector.audit.columns import Quantity, Tickets
+from selector.audit.contrasts import Contrast, Part, contrasts
+from selector.batches.observations import Bools, Floats, observation_ranges
+from selector.sampling.inclusion import Inclusion
 
 NUM_PROMPTS, NUM_TICKETS, NUM_AUDIT, GROUP_SIZE = 768, 128, 32, 8
 FLOOR = 0.05

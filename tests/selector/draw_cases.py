@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from selector.draw_plan import DrawFrame, DrawPlan, RestingCode
+from selector.sampling.draw_plan import DrawFrame, DrawPlan, RestingCode
 
 
 def make_frame(num_rows: int, **columns: Any) -> DrawFrame:

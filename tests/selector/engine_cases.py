@@ -11,24 +11,24 @@ from typing import Any
 import numpy as np
 
 from predictors.beta import probability_below
+from selector.batches.controlling import controlled_policy, numbers_in_force
+from selector.batches.drawing import DrawRequest, due_revisits
+from selector.batches.facts import row_facts
+from selector.beliefs.graded import expected_informative
+from selector.beliefs.reading import read_beliefs
 from selector.config import PolicyConfig, RunConfig
-from selector.controlling import controlled_policy, numbers_in_force
-from selector.draw import draw
-from selector.draw_plan import DrawFrame, Drawn, DrawPlan
-from selector.drawing import DrawRequest, due_revisits
 from selector.engine import RunEngine, StepRequest
-from selector.events import Event, PoolRevised, event_from_json
-from selector.facts import row_facts
-from selector.graded import expected_informative
+from selector.groups.reports import Decision, GroupIn, Report, RolloutIn
 from selector.policies import build_policy
 from selector.policies.base import FactPolicy
 from selector.pool import PoolState
-from selector.reading import read_beliefs
 from selector.replay import MemoryArchive, replay
-from selector.reports import Decision, GroupIn, Report, RolloutIn
-from selector.signals import PushedNumbers, SignalsDecision
-from selector.snapshot import restore_snapshot, snapshot
-from selector.state import DrawnBatch, RunState
+from selector.run.events import Event, PoolRevised, event_from_json
+from selector.run.signals import PushedNumbers, SignalsDecision
+from selector.run.snapshot import restore_snapshot, snapshot
+from selector.run.state import DrawnBatch, RunState
+from selector.sampling.draw import draw
+from selector.sampling.draw_plan import DrawFrame, Drawn, DrawPlan
 from selector.types import PURPOSE_CODE, Lifecycle, Purpose, RolloutStatus, Split, VoidReason
 
 FLAT_BETA = {"discount": 1.0, "process_noise": 0.0, "prior_successes": 1.0, "prior_failures": 1.0}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from selector.looks import Look, Selected
+from selector.heldout.looks import Look, Selected
 
 
 def look(

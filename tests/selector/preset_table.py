@@ -6,8 +6,8 @@ A test compares the page with it.
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 
+from selector.batches.drawing import claim_of
 from selector.config import PolicyConfig, RunConfig
-from selector.drawing import claim_of
 from selector.policies import PRESETS, Preset
 
 PAGE = Path(__file__).parents[2] / "docs" / "presets.md"

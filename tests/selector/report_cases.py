@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from selector.reports import Decision, RolloutIn
+from selector.groups.reports import Decision, RolloutIn
 from selector.types import VoidReason
 from tests.selector.engine_cases import (
     Session,

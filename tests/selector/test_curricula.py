@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from predictors.value import expected_absolute_advantage
+from selector.batches.drawing import due_revisits
 from selector.config import RunConfig
-from selector.drawing import due_revisits
 from selector.policies import PRESETS, build_policy
-from selector.randomness import Stream, stream
+from selector.sampling.randomness import Stream, stream
 from selector.types import PURPOSE_CODE, Purpose
 from tests.selector import preset_table
 from tests.selector.engine_cases import Session, make_pool, redraw

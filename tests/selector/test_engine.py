@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from selector.batches.drawing import claim_of
 from selector.claims import ClaimType
 from selector.config import RunConfig
-from selector.drawing import claim_of
 from selector.engine import RunEngine, StepRequest
 from selector.errors import (
     BatchConflict,
@@ -19,7 +19,7 @@ from selector.errors import (
     RunComplete,
     StepConflict,
 )
-from selector.events import PoolRevised, RunBegun
+from selector.run.events import PoolRevised, RunBegun
 from selector.types import Lifecycle, Purpose, TicketState, VoidReason
 from tests.selector.engine_cases import (
     TOKENS,

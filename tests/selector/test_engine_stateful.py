@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from predictors.base import Column
+from selector.batches.refilling import last_refilled
 from selector.config import BudgetConfig, ControllerConfig, Design, LifecycleConfig, Reads
+from selector.groups.reports import GroupIn
 from selector.refill import RefillConfig
-from selector.refilling import last_refilled
-from selector.reports import GroupIn
 from selector.rollout_store import RolloutStoreConfig
-from selector.snapshot import snapshot
+from selector.run.snapshot import snapshot
 from selector.types import PURPOSE_CODE, Lifecycle, Purpose, RolloutStatus, TicketState, VoidReason
 from selector.waves import WaveConfig
 from tests.selector.checked_run import NUM_ROWS, CheckedRun, Model, Saved, ShadowedSession, fingerprint

@@ -8,8 +8,8 @@ from api.schemas import PolicyRequest
 from predictors.base import Beliefs
 from predictors.value import informative_probability
 from selector.config import Advantage, PolicyConfig, Utility, Weights
-from selector.draw import draw
 from selector.policies import POLICIES, Policy, build_policy, override
+from selector.sampling.draw import draw
 from tests.selector.draw_cases import make_frame, make_plan
 
 MEANS = [0.001, 0.05, 0.3, 0.5, 0.7, 0.95, 0.999]

@@ -11,13 +11,13 @@ from predictors.base import Observations
 from predictors.hmm import Hmm
 from predictors.registry import build_estimator
 from predictors.value import expected_absolute_advantage
+from selector.batches.drawing import claim_of, due_revisits
 from selector.claims import ClaimType
 from selector.config import LifecycleConfig, RunConfig
-from selector.designs import uniform_order_prefix
-from selector.drawing import claim_of, due_revisits
 from selector.policies import POLICIES, PRESETS, Policy, build_policy
-from selector.randomness import Stream, stream
-from selector.state import DrawnBatch
+from selector.run.state import DrawnBatch
+from selector.sampling.designs import uniform_order_prefix
+from selector.sampling.randomness import Stream, stream
 from selector.types import PURPOSE_CODE, Purpose
 from tests.predictors.hmm_states import chances
 from tests.selector.engine_cases import Session, make_pool, redraw

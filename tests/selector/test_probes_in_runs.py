@@ -7,11 +7,11 @@ import pytest
 
 from predictors.value import informative_probability
 from selector.config import RunConfig
-from selector.events import BatchDrawn, event_from_json
+from selector.groups.standing import what_next
 from selector.probing import ProbingConfig
-from selector.snapshot import snapshot
-from selector.standing import what_next
-from selector.state import DrawnBatch
+from selector.run.events import BatchDrawn, event_from_json
+from selector.run.snapshot import snapshot
+from selector.run.state import DrawnBatch
 from selector.types import Purpose, TicketState
 from tests.selector.engine_cases import (
     KALMAN,

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from selector.batches.refilling import last_refilled, refill_standing
 from selector.claims import ClaimType, derive_claim
 from selector.errors import UnknownBatch
 from selector.refill import RefillConfig, refill_size, ticket_multiple
-from selector.refilling import last_refilled, refill_standing
-from selector.snapshot import snapshot
-from selector.state import DrawnBatch
+from selector.run.snapshot import snapshot
+from selector.run.state import DrawnBatch
 from selector.types import PURPOSE_CODE, Purpose, VoidReason
 from tests.selector.engine_cases import Session, make_config, make_policy, make_pool, rollouts, tickets_of
 

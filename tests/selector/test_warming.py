@@ -13,12 +13,12 @@ ROOT = Path(__file__).parents[2]
 COUNTED = """
 
 from numba.core.dispatcher import Dispatcher
-import predictors.reading, predictors.value, selector.scans
+import predictors.reading, predictors.value, selector.sampling.scans
 from selector.warming import warm_up
 
 kernels = [
     kernel
-    for module in (predictors.reading, predictors.value, selector.scans)
+    for module in (predictors.reading, predictors.value, selector.sampling.scans)
     for kernel in vars(module).values()
     if isinstance(kernel, Dispatcher)
 ]
@@ -26,7 +26,7 @@ warm_up()
 before = [len(kernel.signatures) for kernel in kernels]
 from tests.selector.engine_cases import make_pool
 from selector.config import RunConfig
-from selector.drawing import DrawRequest
+from selector.batches.drawing import DrawRequest
 from selector.engine import RunEngine
 from selector.policies.presets import PRESETS
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from predictors.value import expected_over_counts
+from selector.batches.refilling import refill_standing
 from selector.config import RunConfig
 from selector.policies import PRESETS
-from selector.refilling import refill_standing
-from selector.state import DrawnBatch
+from selector.run.state import DrawnBatch
 from selector.waves import Seen, Verdict, WaveConfig, decide, wave_ends
 from tests.selector.engine_cases import Session, make_pool, rollout, tickets_of
 from tests.selector.test_closed_forms import PASS_RATES

@@ -291,7 +291,9 @@ def probing(client: Client, policy: Policy, engine: Any) -> Callable[[Line], Non
 def test_training_that_begins_with_probes_pays_for_fewer_rollouts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("selector.probe_draw._places", lambda state: None)  # as if nothing was drawn to train on
+    monkeypatch.setattr(
+        "selector.batches.probe_draw._places", lambda state: None
+    )  # as if nothing was drawn to train on
     paid, priors, charged = {}, {}, {}
     for name, store in (("with", {}), ("without", None)):
         config = config_of(tmp_path / name, store=store, stop={"steps": 4})

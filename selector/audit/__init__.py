@@ -1,0 +1,1 @@
+"""What selection did to the data: estimates with confidence sequences, contrasts, exposure, calibration, words."""

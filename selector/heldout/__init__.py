@@ -1,0 +1,1 @@
+"""Quality on held-out prompts, and what it cost: looks, gaps, curves of cost, comparisons over seeds."""
