@@ -5,7 +5,6 @@ PYTHON ?= python3
 VENV := .venv
 LOWEST := .venv-lowest
 ENGINES := .venv-engines
-AUDIT := .venv-audit
 BIN := $(VENV)/bin
 
 # Download of the base and the `page` extra into an empty environment, measured with pip on Linux x86-64, 2026-11-30.
@@ -37,7 +36,7 @@ ENGINES_DOWNLOAD_MB := 1300
 TEST_TOOLS := hatchling hypothesis pytest pytest-asyncio pytest-xdist
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-full test-left-out test-engines test-lowest check audit-dependencies format bench clean
+.PHONY: help demo serve test test-full test-left-out test-engines test-lowest check format bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 20
@@ -68,17 +67,13 @@ test-engines: $(ENGINES)/.ready ## vLLM in process and as a server; probing and 
 test-lowest: $(LOWEST)/.ready ## the tests on the oldest releases that pyproject.toml allows
 	$(LOWEST)/bin/pytest -n $(PYTEST_WORKERS) -W ignore::DeprecationWarning -m "not ($(LEFT_OUT))"
 
-check: $(VENV)/.dev-ready ## lint, format, types and import rules
+check: $(VENV)/.dev-ready ## lint, format, types, import rules, secrets in files, known vulnerabilities of packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-
-# Not part of `check`, as it asks a service on the network, and its answer may change without any change of ours.
-audit-dependencies: $(VENV)/.dev-ready ## known vulnerabilities of what is installed; needs the network
-	$(PYTHON) -m venv $(AUDIT)
-	$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
-	$(AUDIT)/bin/pip-audit --path $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+	$(BIN)/pytest -q tests/architecture/test_secrets.py
+	$(BIN)/python -m tests.known_vulnerabilities
 
 format: $(VENV)/.dev-ready ## put the code into the form that check asks for
 	$(BIN)/ruff check --fix .
@@ -91,7 +86,7 @@ bench: $(VENV)/.dev-ready ## every benchmark, as tables
 	done
 
 clean: ## remove the environments and what tools left behind
-	rm -rf $(VENV) $(LOWEST) $(ENGINES) $(AUDIT) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build
+	rm -rf $(VENV) $(LOWEST) $(ENGINES) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build
 
 # The stamps: an environment is made anew when pyproject.toml changes.
 $(VENV)/bin/python:
