@@ -24,6 +24,7 @@ from sqlalchemy import Connection
 
 from api.app import create_app
 from api.db.session import create_database, write
+from api.serve import listen
 from api.settings import Settings
 from trainer.transport import InProcessTransport
 
@@ -210,12 +211,10 @@ def in_process(database_url: str, **settings: Any) -> Iterator[Http]:
 @contextmanager
 def listening(database_url: str, **settings: Any) -> Iterator[str]:
     """The URL of a service in a thread of this process that listens on a free port."""
-    app = create_app(Settings(database_url=database_url, **settings))
-    config = uvicorn.Config(app, log_config=None, log_level="warning", access_log=False)
+    at = Settings(database_url=database_url, port=0, **settings)
+    config = uvicorn.Config(create_app(at), log_config=None, log_level="warning", access_log=False)
     server = uvicorn.Server(config)
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(128)
+    with listen(at) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
