@@ -162,8 +162,7 @@ class RunHost:
                     self._draining = False
                     return
                 shared = [self._waiting.popleft() for _ in range(min(MAX_SHARED, len(self._waiting)))]
-            with self._store.turns.foremost():
-                self._carry_out([asked for asked in shared if asked.future.set_running_or_notify_cancel()])
+            self._carry_out([asked for asked in shared if asked.future.set_running_or_notify_cancel()])
 
     def _carry_out(self, shared: list[_Asked]) -> None:
         """Runs the commands, commits what they added, then answers all of them."""

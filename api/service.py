@@ -82,15 +82,17 @@ class RunService:
 
     async def command(self, run: str, command: Command[T]) -> T:
         """Carries out a command on a run, in turn. Raises UnknownRun, Busy, NotOwner and what the command raises."""
-        host = await self._host(run)
-        return await asyncio.wrap_future(host.submit(command))
+        with self.store.turns.foremost():
+            host = await self._host(run)
+            return await asyncio.wrap_future(host.submit(command))
 
     async def look(self, run: str, command: Command[T]) -> T:
         """The same for a command that changes nothing. On a run of another server it sees a copy; STATE_AGE_S then
         says in the caller's context how old that is.
         """
-        host = await self._host(run)
-        result, age_s = await asyncio.wrap_future(host.submit(lambda work: (command(work), work.age_s), reads=True))
+        with self.store.turns.foremost():
+            host = await self._host(run)
+            result, age_s = await asyncio.wrap_future(host.submit(lambda work: (command(work), work.age_s), reads=True))
         if age_s is not None:
             STATE_AGE_S.set(age_s)
         return result
@@ -144,7 +146,6 @@ class RunService:
 
     async def report(self, run: str, read_body: Callable[[], schemas.ReportRequest]) -> dict[str, Any]:
         """Adds a report. `read_body` parses it, in a thread, as bodies can be large."""
-        report = await asyncio.to_thread(lambda: convert.to_report(read_body()))
 
         def command(work: Work) -> dict[str, Any]:
             decision = work.engine.report(report, now=work.now)
@@ -153,7 +154,9 @@ class RunService:
                 work.keep(decision.bodies)
             return views.report_answer(work.engine.state, decision)
 
-        return await self.command(run, command)
+        with self.store.turns.foremost():
+            report = await asyncio.to_thread(lambda: convert.to_report(read_body()))
+            return await self.command(run, command)
 
     async def fetch(self, run: str, ids: list[str]) -> bytes:
         """What prior rollouts say, as JSON, since it can be large. Raises StoreOff, UnknownRollout, Expired."""

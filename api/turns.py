@@ -2,8 +2,9 @@
 
 A thread that computes in Python takes the interpreter from every other each time that one comes back from the database
 or from numpy, and a draw does so many times. Whoever works for long therefore works in slices, and between two of them
-waits while commands are being carried out, though never for long, so that it gets on under any load. `RunHost` says
-when a command is being carried out; the import and the routes of pools ask. It knows neither of them.
+waits while commands are being carried out, though never for long, so that it gets on under any load. `RunService` says
+when a command is under way, from before it is handed to a thread until its answer is back with the event loop: each
+hand-over in between would wait for the interpreter. The import and the routes of pools ask. It knows neither of them.
 """
 
 import threading

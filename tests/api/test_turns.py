@@ -2,11 +2,16 @@
 
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-from api import turns
+from api import convert, turns
+from api.hosting import RunHost
 from api.turns import Turns, paced
+from tests.api.harness import in_process, prompts
 
 LIMIT_S = 60.0
 
@@ -70,3 +75,39 @@ def test_paced_items_are_all_there_with_a_look_after_every_few() -> None:
     looks = list[int]()
     seen = list(paced(range(10), lambda: looks.append(1), every=4))
     assert (seen, len(looks)) == (list(range(10)), 3)
+
+
+def test_a_call_of_a_run_is_foremost_from_before_it_is_read_until_it_is_answered(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_way: list[None] = []
+    seen: list[tuple[str, bool]] = []
+
+    @contextmanager
+    def foremost(self: Turns) -> Iterator[None]:
+        under_way.append(None)
+        try:
+            yield
+        finally:
+            under_way.pop()
+
+    def watched(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def watching(*arguments: Any) -> Any:
+            seen.append((name, bool(under_way)))
+            return call(*arguments)
+
+        return watching
+
+    monkeypatch.setattr(Turns, "foremost", foremost)
+    monkeypatch.setattr(convert, "to_report", watched("read", convert.to_report))
+    monkeypatch.setattr(RunHost, "_carry_out", watched("carried out", RunHost._carry_out))
+    with in_process(sqlite_url) as http:
+        http.pool(prompts(4))
+        http.run()
+        ticket = http.draw(0, 1)["tickets"][0]["ticket"]
+        seen.clear()
+        http.post("/v1/runs/r/reports", {"groups": [{"ticket": ticket, "rollouts": [{"n": 0, "outcome": 1}]}]})
+        assert seen == [("read", True), ("carried out", True)]
+        assert http.send("GET", "/v1/runs/r/batches/7").status_code == 404
+        assert seen[2:] == [("carried out", True)]
+        assert not under_way
