@@ -257,3 +257,7 @@ keys.command("revoke")(operator_commands.revoke_key)
 def main() -> None:
     """Run the `midband` command with the process's own arguments."""
     app()
+
+
+if __name__ == "__main__":
+    main()
