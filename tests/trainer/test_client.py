@@ -14,7 +14,7 @@ from tests.trainer.factories import CLAIM, Script, batch_body, make_client, ok
 from trainer import options
 from trainer.client import Client
 from trainer.errors import InvalidRequest, ServiceUnavailable
-from trainer.options import ConfigOptions, DrawOptions, RunOptions
+from trainer.options import ConfigOptions, DrawOptions, RunOptions, StepOptions
 
 IMPORTED = {
     "received": 1, "created": 1, "updated": 0, "unchanged": 0, "merged": 0, "rejected": 0, "errors": [], "warnings": []
@@ -52,6 +52,7 @@ def test_a_signal_that_is_no_finite_number_is_refused_before_anything_is_sent() 
         (RunOptions, schemas.RunRequest, {"name", "pool", "policy"}),
         (ConfigOptions, schemas.ConfigRequest, {"policy"}),
         (DrawOptions, schemas.BatchRequest, {"index", "size", "policy_version"}),
+        (StepOptions, schemas.StepRequest, {"step", "policy_version"}),
     ],
 )
 def test_keyword_arguments_are_those_of_the_contract(
