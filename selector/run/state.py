@@ -110,7 +110,7 @@ class RunState:
     controller_start: int = 0  # seq at which the controller of now began
     completed: bool = False
     controlled: dict[str, float] = field(default_factory=dict)  # the controller's numbers at the last train draw
-    quota_counts: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # `batches.quota_holding`; empty: none yet
+    quota_counts: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # `batches.quota_holding`; empty: none
     seen: np.ndarray = field(default_factory=lambda: np.zeros(len(COUNTS)))  # what came back since, as it counts
     rows: dict[str, np.ndarray] = field(default_factory=dict)
     signals: Signals = field(default_factory=Signals)
