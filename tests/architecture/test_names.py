@@ -6,6 +6,7 @@ of another folder is named with it, as in `batches.drawing`.
 
 import ast
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -29,6 +30,7 @@ def dotted(path: Path) -> str:
 
 
 MODULES = {dotted(path): path for path in FILES}
+FOLDERS_OF_MODULES = {name for name, path in MODULES.items() if path.name == "__init__.py"}
 
 
 @cache
@@ -72,6 +74,15 @@ def test_every_file_that_is_named_exists() -> None:
     found = named(PATH)
     assert len(found) > 20
     assert sorted((where, name) for where, name in found if not (ROOT / name).exists()) == []
+
+
+def test_the_folders_of_the_selector_are_listed_as_they_may_import_each_other() -> None:
+    listed = re.findall(r"^\| `(\w+)/` \|", text_of(ROOT / "CONTRIBUTING.md"), re.MULTILINE)
+    contracts = tomllib.loads(text_of(ROOT / "pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract.get("containers") == ["selector"])
+    folders = [name for layer in layers for name in layer.split(" : ") if f"selector.{name}" in FOLDERS_OF_MODULES]
+    assert listed == folders
+    assert {f"selector.{name}" for name in folders} == {n for n in FOLDERS_OF_MODULES if n.startswith("selector.")}
 
 
 def test_every_full_name_is_of_something() -> None:
