@@ -1,6 +1,6 @@
 """Where every token, rollout and second went, by source and phase; energy, memory and environment as the trainer says.
 
-`fold` writes it; `api` shows it. Sums balance: a token reported has exactly one source at any time, and moves (to
+`folding` writes it; `api` shows it. Sums balance: a token reported has exactly one source at any time, and moves (to
 `rejected` when its ticket is void, to `lost` when a restore discards it) rather than being counted twice. What nobody
 told stays unknown and is never counted as 0.
 """

@@ -1,7 +1,7 @@
 """Probes: which prompts deserve a few rollouts that only inform the beliefs, and when a prompt has had enough of them.
 
-`drawing` asks it at a draw of purpose probe, `standing` when a wave of such a ticket is complete. Pure arithmetic on
-beliefs; knows nothing of tickets, events or who reports. N rows of the pool, K probed.
+`batches.probe_draw` asks it at a draw of purpose probe, `groups.standing` when a wave of such a ticket is complete.
+Pure arithmetic on beliefs; knows nothing of tickets, events or who reports. N rows of the pool, K probed.
 
 A probe is worth what it may change. A prompt that turns out better than the tickets which it would displace, those that
 the policy's draw is not sure of, earns their places; `displaced` says how often these are informative, `least`, and how

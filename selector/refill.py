@@ -1,7 +1,7 @@
 """Refill, the dynamic sampling of DAPO: how many more groups to draw until a batch has its informative ones.
 
-`config` holds the bounds as a part of the policy; `refilling` reads a batch's waves and asks for a size here. Pure
-arithmetic; knows nothing of tickets.
+`config` holds the bounds as a part of the policy; `batches.refilling` reads a batch's waves and asks for a size here.
+Pure arithmetic; knows nothing of tickets.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The rollout store of a run, as far as the log decides it: which rollouts of probes are held, and whom each was given.
 
-The fold changes it, `priors` picks from it, `api` keeps the contents of what is held and of nothing else. A value:
-every change makes another. Knows ordinals and sizes; nothing of what a rollout says.
+The fold changes it, `groups.priors` picks from it, `api` keeps the contents of what is held and of nothing else. A
+value: every change makes another. Knows ordinals and sizes; nothing of what a rollout says.
 
 Axes: H rollouts held, oldest first.
 """

@@ -1,8 +1,9 @@
 """Waves: rules that look at a part of a group and say whether its ticket goes on, and by how many rollouts.
 
-`config` holds one such rule as a part of the policy; `reports` asks it whenever a wave is complete. Pure arithmetic on
-counts; knows nothing of tickets, prompts or who reports. A decision depends on the rollouts numbered below the end of
-its wave and on nothing else, so it is the same in whatever order, and from however many workers, they arrived.
+`config` holds one such rule as a part of the policy; `groups.standing` asks it whenever a wave is complete. Pure
+arithmetic on counts; knows nothing of tickets, prompts or who reports. A decision depends on the rollouts numbered
+below the end of its wave and on nothing else, so it is the same in whatever order, and from however many workers, they
+arrived.
 
 A stopped group has k of n with an n that depends on the outcomes. The likelihood of the sequence is untouched by that,
 so a posterior from (k, n) holds as it is; k/n is no unbiased estimate of the pass rate, and of a ticket that may be

@@ -1,6 +1,6 @@
 """Group-relative advantages: what each rollout of a group is worth, compared with its siblings.
 
-`trainer.grpo` calls it once a batch; it knows tensors of rewards and nothing of models, tickets or losses.
+`trainer.policy` calls it once a batch; it knows tensors of rewards and nothing of models, tickets or losses.
 Axes: K groups, G rollouts of one prompt.
 """
 

@@ -1,6 +1,6 @@
 """What goes over the wire in pieces: prompts of an import on the way out, JSON lines and files on the way in.
 
-Used by `trainer.client`. A body that is sent is a function that makes it anew, as a call may have to be sent again.
+Used by `trainer.calls`. A body that is sent is a function that makes it anew, as a call may have to be sent again.
 """
 
 import json

@@ -1,7 +1,7 @@
 """What a training process runs on and with, as far as it can be read without importing anything heavy.
 
-`trainer.client` sends it with the costs of a step, and the service's report shows it. What cannot be known here, such
-as the model and its length limits, the trainer adds. Nothing is guessed: what is not found is left out.
+`trainer.calls.progress` sends it with the costs of a step, and the service's report shows it. What cannot be known
+here, such as the model and its length limits, the trainer adds. Nothing is guessed: what is not found is left out.
 """
 
 import platform

@@ -1,13 +1,13 @@
-"""What a run, a change of it, and a draw may be given beside their names: the keyword arguments of `trainer.client`.
+"""What a run, a change of it, a draw and a step may be given beside their names: keyword arguments of `trainer.client`.
 
 The contract, `api.schemas`, says what each means and checks the values; these types tell an editor and a type checker
 which exist. A test holds the two together.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
-from api.schemas import PurposeName, RolloutStoreRequest, StartFrom
+from api.schemas import PurposeName, RolloutStoreRequest, StartFrom, StepCosts
 
 
 class RunOptions(TypedDict, total=False):
@@ -51,3 +51,12 @@ class DrawOptions(TypedDict, total=False):
     allow_repeat: bool
     include: list[Literal["content", "answer"]]
     branch: int
+
+
+class StepOptions(TypedDict, total=False):
+    """What a step may be given beside its number and the policy version. None says nothing, as leaving it out does."""
+
+    trained: Sequence[str] | None
+    weights_applied: bool | None
+    update_size: float | None
+    costs: StepCosts | Mapping[str, object] | None

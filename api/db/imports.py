@@ -27,7 +27,7 @@ from api.db.features import add_features
 from api.db.models import prompt_questions, prompts
 from api.db.pools import HeldPool, add_delta, changeable_pool, changing, close_revision, one_of
 from api.db.session import read
-from api.db.staging import NewPrompt, Staged
+from api.db.staging import Staged
 from api.importing.known import Known, Lookup
 from api.importing.resolve import Counts, Resolver
 from api.importing.rows import VECTOR, PromptRow, RowFault, read_row
@@ -206,7 +206,8 @@ class _Upload:
         first = self.pool.num_rows
         for chunk in _in_chunks(self.staged.created()):
             order = _shuffled(len(chunk), self.pool.name, self.revision, first)
-            chunk = [new._replace(row=row) for new, row in zip(chunk, (first + order).tolist(), strict=True)]
+            for new, row in zip(chunk, (first + order).tolist(), strict=True):
+                new.row = row
             first += len(chunk)
             self.edited += [new.row for new in chunk if new.replaces is not None]
             self.staged.place([(new.question_hash, new.row) for new in chunk if new.question_hash is not None])
@@ -220,7 +221,7 @@ class _Upload:
             values = [(self.pool.id, question, row) for question, row in placed]
             yield partial(_insert, table="prompt_questions", names=_QUESTION_COLUMNS, values=values)
 
-    def _values(self, new: NewPrompt) -> tuple[object, ...]:
+    def _values(self, new: Known) -> tuple[object, ...]:
         """A new prompt in the order of _COLUMNS. The version before it has the key until the revision is current."""
         return (
             self.pool.id,
@@ -243,9 +244,7 @@ class _Upload:
             self.revision,
         )
 
-    def _add_delta(
-        self, connection: Connection, *, known: Sequence[Known | NewPrompt], only_with_features: bool
-    ) -> None:
+    def _add_delta(self, connection: Connection, *, known: Sequence[Known], only_with_features: bool) -> None:
         """A part of the revision; its features come first. A pool that never had features keeps having none."""
         featured = [k for k in known if k.features] if only_with_features else known
         if featured and self._feature_lengths():
@@ -329,14 +328,14 @@ def _known(row: Any) -> Known:
     return Known(*row)
 
 
-def _changed(known: Known | NewPrompt) -> ChangedPrompt:
+def _changed(known: Known) -> ChangedPrompt:
     return ChangedPrompt(
         known.row,
         known.key,
         known.split,
         known.category,
-        bool(known.absent),
-        bool(known.quarantined),
-        bool(known.superseded),
+        known.absent,
+        known.quarantined,
+        known.superseded,
         known.content_hash,
     )

@@ -9,7 +9,9 @@ with the upload.
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import NamedTuple, Self
+from dataclasses import fields
+from operator import attrgetter
+from typing import Self
 
 import numpy as np
 import orjson
@@ -18,13 +20,12 @@ from api.importing.known import Known
 
 CACHE_KIB = 65_536  # of the staged prompts and their indexes in memory
 
-# A prompt in the order of `Known`, then its texts and whether it is new.
-_COLUMNS = (
-    "row", "key", "content_hash", "question_hash", "category", "split", "features", "parent", "meta", "absent",
-    "superseded", "quarantined", "replaces", "content", "answer", "created",
-)  # fmt: skip
+_COLUMNS = tuple(field.name for field in fields(Known))  # `row` first
+# Last. What is looked up again is without them: the upload changes no prompt that it has made.
+_TEXTS = ("content", "answer")
 _PUT = f"INSERT OR REPLACE INTO touched VALUES ({', '.join('?' * len(_COLUMNS))})"
-_KNOWN = ", ".join(f'"{name}"' for name in _COLUMNS[: _COLUMNS.index("content")])
+_LOOKED_UP = ", ".join(f'"{name}"' for name in _COLUMNS[: -len(_TEXTS)])
+_ALL = ", ".join(f'"{name}"' for name in _COLUMNS)
 _SCHEMA = f"""
 PRAGMA journal_mode=OFF;
 PRAGMA synchronous=OFF;
@@ -37,30 +38,6 @@ _INDEXES = """
 CREATE INDEX IF NOT EXISTS touched_key ON touched (key);
 CREATE INDEX IF NOT EXISTS touched_question ON touched (question_hash);
 """
-
-
-class NewPrompt(NamedTuple):
-    """A prompt that the upload makes. Its row is provisional."""
-
-    row: int
-    key: str
-    content_hash: str
-    question_hash: str | None
-    category: str | None
-    split: str
-    features: str | None
-    parent: str | None
-    meta: str | None
-    absent: int
-    superseded: int
-    quarantined: int
-    replaces: int | None
-    content: str | None
-    answer: str | None
-
-    @property
-    def num_bytes(self) -> int:
-        return len(self.content or "") + len(self.answer or "") + len(self.features or "")
 
 
 class Staged:
@@ -82,7 +59,7 @@ class Staged:
     def put(self, known: Sequence[Known]) -> None:
         """Keeps how these prompts will stand, in the place of what was kept of them."""
         self._connection.execute("BEGIN")
-        self._connection.executemany(_PUT, map(_values, known))
+        self._connection.executemany(_PUT, map(attrgetter(*_COLUMNS), known))
         self._connection.execute("COMMIT")
         self.num_touched += len(known)
         texts = [text for k in known for text in (k.key, k.question_hash) if text is not None]
@@ -95,22 +72,21 @@ class Staged:
             if not values:
                 continue
             self._connection.executescript(_INDEXES)
-            query = f"SELECT {_KNOWN} FROM touched WHERE {name} IN (SELECT value FROM json_each(?))"
+            query = f"SELECT {_LOOKED_UP} FROM touched WHERE {name} IN (SELECT value FROM json_each(?))"
             for row in self._connection.execute(query, (orjson.dumps(values).decode(),)):
                 known = _known(row)
                 found[known.row] = known
 
-    def created(self) -> Iterator[NewPrompt]:
-        """New prompts in the order of their keys."""
+    def created(self) -> Iterator[Known]:
+        """New prompts, with their texts, in the order of their keys."""
         # The sign keeps an index from being used: it would lead from place to place, and sorting goes straight on.
-        query = f"SELECT {_KNOWN}, content, answer FROM touched WHERE created ORDER BY +key"
-        return map(NewPrompt._make, self._connection.execute(query))
+        query = f"SELECT {_ALL} FROM touched WHERE is_new ORDER BY +key"
+        return map(_known, self._connection.execute(query))
 
     def changed(self) -> Iterator[Known]:
         """Prompts that were there before: those that give up a key come before those that take it."""
-        query = f"SELECT {_KNOWN} FROM touched WHERE NOT created ORDER BY superseded DESC, row"
-        for row in self._connection.execute(query):
-            yield _known(row)
+        query = f"SELECT {_LOOKED_UP} FROM touched WHERE NOT is_new ORDER BY superseded DESC, row"
+        return map(_known, self._connection.execute(query))
 
     def place(self, rows: Sequence[tuple[str, int]]) -> None:
         """Keeps the questions of new prompts with the rows that these were given."""
@@ -135,17 +111,10 @@ def _hashes(texts: Sequence[str]) -> np.ndarray:
     return np.fromiter(map(hash, texts), np.int64, len(texts))
 
 
-def _values(known: Known) -> tuple[object, ...]:
-    source = known.source
-    texts = (None, None) if source is None else (source.content, source.answer)
-    return (
-        known.row, known.key, known.content_hash, known.question_hash, known.category, known.split, known.features,
-        known.parent, known.meta, known.absent, known.superseded, known.quarantined, known.replaces, *texts,
-        source is not None,
-    )  # fmt: skip
-
-
 def _known(row: Sequence[object]) -> Known:
-    *plain, absent, superseded, quarantined, replaces = row
     make: Callable[..., Known] = Known
-    return make(*plain, bool(absent), bool(superseded), bool(quarantined), replaces)
+    known = make(*row)
+    # SQLite gives back numbers.
+    known.absent, known.superseded = bool(known.absent), bool(known.superseded)
+    known.quarantined, known.is_new = bool(known.quarantined), bool(known.is_new)
+    return known

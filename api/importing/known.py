@@ -5,14 +5,13 @@
 
 from dataclasses import dataclass, field
 
-from api.importing.rows import PromptRow
-
 
 @dataclass(slots=True)
 class Known:
-    """A prompt of the pool, as far as the rules ask. `row` of a new one is provisional until its chunk is numbered.
+    """A prompt of the pool, as far as the rules ask. `row` of a new one is provisional until it is written.
 
-    Positional, in the order in which a query selects: an upload makes one for each prompt that is there.
+    Positional, in the order in which a query selects: an upload makes one for each prompt that is there. Of those the
+    texts stay in the database; a new one has its own.
     """
 
     row: int
@@ -28,7 +27,9 @@ class Known:
     superseded: bool
     quarantined: bool
     replaces: int | None = None
-    source: PromptRow | None = None  # the row it is made from, if it is new
+    is_new: bool = False
+    content: str | None = None
+    answer: str | None = None
 
     @property
     def current(self) -> bool:
@@ -38,6 +39,10 @@ class Known:
     def cell(self) -> tuple[str, str | None, bool, bool]:
         """Where it counts in the pool's tallies."""
         return self.split, self.category, self.absent, self.quarantined
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.content or "") + len(self.answer or "") + len(self.features or "")
 
 
 @dataclass(slots=True, kw_only=True)

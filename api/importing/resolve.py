@@ -216,7 +216,9 @@ class Resolver:
             superseded=False,
             quarantined=False,
             replaces=replaces,
-            source=row,
+            is_new=True,
+            content=row.content,
+            answer=row.answer,
         )
         plan.created.append(known)
         plan.tallies[known.cell] += 1

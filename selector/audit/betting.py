@@ -33,11 +33,6 @@ class Evidence:
 
     log_T: Floats  # (T,) after each observation
 
-    @property
-    def log_most(self) -> float:
-        """At any time so far, the start among them."""
-        return float(self.log_T.max(initial=0.0))
-
 
 def bet_against_zero(x_T: Floats, low_T: Floats, high_T: Floats) -> Evidence:
     """Evidence against a conditional mean of zero throughout.

@@ -1,6 +1,7 @@
 """From a run's state to a drawn batch: the frame, the utilities, the draw, and everything recorded with it.
 
-`RunEngine.draw` calls it; nothing here changes the state. The sampling itself is in `draw`, the policies in `policies`.
+`RunEngine.draw` calls it; nothing here changes the state. The sampling itself is in `sampling.draw`, the policies in
+`policies`.
 """
 
 import hashlib

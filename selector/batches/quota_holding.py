@@ -1,8 +1,8 @@
 """Quotas of what is trained on: how the places of a draw are shared so that the groups trained on come out at them.
 
-`drawing` asks for the shares of the next draw, the fold counts, `quota_report` tells people how well it went. Shares
-kept when prompts are drawn are not those of what is trained on: groups of one category come back later, or less often,
-or teach nothing. So every draw makes up for what its predecessors came to.
+`drawing` asks for the shares of the next draw, the fold counts, `audit.quota_report` tells people how well it went.
+Shares kept when prompts are drawn are not those of what is trained on: groups of one category come back later, or less
+often, or teach nothing. So every draw makes up for what its predecessors came to.
 
 A draw follows from what was counted before it and nothing else, so its chances are as exact as those of any other.
 

@@ -1,6 +1,6 @@
 """What of the beliefs a utility gets to see: all of them, their means, one draw from each, or another prompt's.
 
-`drawing` calls it before the policy. Keyed by the batch like all chance, so a draw made again sees the same.
+`batches.drawing` calls it before the policy. Keyed by the batch like all chance, so a draw made again sees the same.
 N rows of the pool.
 """
 

@@ -1,6 +1,6 @@
 """Prompts that come back with rewards and no outcome: when a group counts by them, and what drawing reads of them.
 
-`reports` and the fold ask whether rewards count, the fold teaches `Rewards`, drawing and `api` read. A reward counts by
+`groups` and the fold ask whether rewards count, the fold teaches `Rewards`, drawing and `api` read. A reward counts by
 itself only in a category of which no outcome was ever seen: where a grader gives outcomes, a missing one is a missing
 score, whatever else was sent. N rows of the pool, B groups.
 """

@@ -1,6 +1,6 @@
 """Controllers by name: a new one is a file and a line here.
 
-`policies` refuses what does not fit at the door, `controlling` asks them at each draw.
+`policies` refuses what does not fit at the door, `batches.controlling` asks them at each draw.
 """
 
 from collections.abc import Iterable

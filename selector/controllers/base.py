@@ -1,7 +1,7 @@
 """What a controller is: totals of the groups that came back in, numbers of the policy out.
 
-Asked by `controlling` before each train draw but the refills of one. A controller sees counts only: no prompt, no
-belief, and nothing of held-out, control or probe tickets.
+Asked by `batches.controlling` before each train draw but the refills of one. A controller sees counts only: no prompt,
+no belief, and nothing of held-out, control or probe tickets.
 """
 
 from abc import ABC, abstractmethod

@@ -1,6 +1,7 @@
 """Prior rollouts: train tickets that begin with what a probe of their prompt has made.
 
-`drawing` hands them over, the fold keeps track, `reports` and `engine` ask what a group begins with, `api` names them.
+`batches.drawing` hands them over, the fold keeps track, `group_reports` and `engine` ask what a group begins with, and
+`api` names them.
 
 A prior rollout belongs to its probe: there it was reported, paid for and shown to the beliefs, and it is counted
 nowhere else. It fills one of the first places of a train ticket. What the ticket adds is what is new in it: `scored`,

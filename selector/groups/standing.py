@@ -1,4 +1,4 @@
-"""How far tickets are with their waves: read from a run's state by `reports`, by the audit and by the API.
+"""How far tickets are with their waves: read from a run's state by `group_reports`, by the audit and by the API.
 
 Changes nothing. Rules and their arithmetic are in `waves`.
 """

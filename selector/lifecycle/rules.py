@@ -1,4 +1,4 @@
-"""Which prompts rest, and how often one at rest is looked at: what `fold` moves on evidence and `drawing` on age.
+"""Which prompts rest, and how often one at rest is looked at: what the fold moves on evidence and drawing on age.
 
 new → active ⇄ mastered, active ⇄ deferred. This is action and claims nothing; what may be claimed of prompts that were
 mastered is in `evidence`. Knows rows and numbers; nothing of tickets, events or why a prompt was drawn.

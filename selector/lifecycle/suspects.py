@@ -1,7 +1,7 @@
 """Prompts that a person should look at: a score that never differs however the answers do, an error share out of line.
 
-`api` lists them with the run; nothing is done about them here. `fold` keeps the counts that they are found from. What
-the service has of answers is their length, so "the answers differ" means that their tokens do.
+`api` lists them with the run; nothing is done about them here. `folding` keeps the counts that they are found from.
+What the service has of answers is their length, so "the answers differ" means that their tokens do.
 
 Axes: N rows of the pool, U rows that a report touched, each once, B groups of it in order, S suspects.
 """

@@ -1,7 +1,7 @@
 """Going back to a checkpoint: which tickets are lost, which are issued again, what the trainer should ask for next.
 
-`engine` calls `plan_restore`, the fold calls `fold_restored`. Beliefs, states, counters, version and step go back to
-the checkpoint; costs, tokens, refused evidence, quarantine, pool edits and the configuration do not.
+`engine` asks which checkpoint is meant, the fold calls `fold_restored`. Beliefs, states, counters, version and step go
+back to the checkpoint; costs, tokens, refused evidence, quarantine, pool edits and the configuration do not.
 """
 
 from typing import Any

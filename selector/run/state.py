@@ -1,4 +1,4 @@
-"""Everything a run knows, as data: the value that `fold` changes and everyone else reads.
+"""Everything a run knows, as data: the value that `folding` changes and everyone else reads.
 
 Two parts: what a restore takes back (beliefs, credits, lifecycle, counters: `rewindable`) and what it does not
 (tickets, batches, ledger, the pool).
@@ -110,7 +110,7 @@ class RunState:
     controller_start: int = 0  # seq at which the controller of now began
     completed: bool = False
     controlled: dict[str, float] = field(default_factory=dict)  # the controller's numbers at the last train draw
-    quota_counts: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # `quota_holding`; empty: not begun
+    quota_counts: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # `batches.quota_holding`; empty: none
     seen: np.ndarray = field(default_factory=lambda: np.zeros(len(COUNTS)))  # what came back since, as it counts
     rows: dict[str, np.ndarray] = field(default_factory=dict)
     signals: Signals = field(default_factory=Signals)
@@ -135,7 +135,7 @@ class RunState:
     rewards: Rewards = field(default_factory=Rewards)  # of prompts that have no outcomes
     heard: np.ndarray = field(
         default_factory=lambda: np.zeros(2)
-    )  # audit tickets lost without a word, and all; `silence`
+    )  # audit tickets lost without a word, and all; `beliefs.silence`
 
     @property
     def num_rows(self) -> int:

@@ -1,8 +1,8 @@
 """Tickets and their rollouts as columns: what was issued, what came back, what each is waiting for.
 
-`fold` is the only writer. A ticket is addressed by its ordinal in the run; its public id says branch, purpose, index,
-refill and position, so that no dictionary of ids is kept. An attempt owns `group_size` consecutive rollout slots, and
-keeps them when the next one begins: what comes again, or late, is still known.
+`folding` is the only writer. A ticket is addressed by its ordinal in the run; its public id says branch, purpose,
+index, refill and position, so that no dictionary of ids is kept. An attempt owns `group_size` consecutive rollout
+slots, and keeps them when the next one begins: what comes again, or late, is still known.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ TICKET_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
     "microseconds": (np.int64, 0),  # what its rollouts took by the caller's word, of the current attempt
     "wave": (np.int32, 0),  # waves after which it was told to continue
     "dropped": (np.bool_, 0),  # its rule ended it, and its method does not train on it
-    "prior": (np.int32, 0),  # first places of its group that prior rollouts fill, of every attempt; `priors`
+    "prior": (np.int32, 0),  # first places of its group that prior rollouts fill, of every attempt; `groups.priors`
 }
 LATER_COLUMNS = ("microseconds", "rewarded", "prior")  # that snapshots of earlier versions do not have
 ATTEMPT_COLUMNS = (

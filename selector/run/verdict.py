@@ -31,9 +31,9 @@ def judge(
     """How a group closes with these rollouts, in any order.
 
     `void`: it ends without counting, for this reason. `expired`: its deadline passed; it counts if it has enough.
-    `may_be_silent`: that nothing came back says something, `silence`. `rewards_count`: asked of a group without any
-    outcome that has rewards, whether it counts by them. `prior`: outcome, reward and status of what the group begins
-    with; it has a say in the verdict and is counted nowhere.
+    `may_be_silent`: that nothing came back says something, `beliefs.silence`. `rewards_count`: asked of a group without
+    any outcome that has rewards, whether it counts by them. `prior`: outcome, reward and status of what the group
+    begins with; it has a say in the verdict and is counted nowhere.
     """
     scored = [
         (outcome, reward)

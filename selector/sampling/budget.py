@@ -1,7 +1,7 @@
 """Budgets: how many rollouts each ticket of a batch gets, of one total that all of them share.
 
-`drawing` calls it for the train tickets of a draw; an audit ticket always has the run's group size. Knows beliefs and
-numbers; nothing of tickets, prompts or how they were drawn. K tickets, n rollouts of one, p its pass rate.
+`batches.drawing` calls it for the train tickets of a draw; an audit ticket always has the run's group size. Knows
+beliefs and numbers; nothing of tickets, prompts or how they were drawn. K tickets, n rollouts of one, p its pass rate.
 
 All rules are concave in n, so the best whole numbers are those of the largest gains from one more rollout (Fox,
 Discrete optimization via marginal analysis, Management Science 13, 1966):

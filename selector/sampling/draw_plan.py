@@ -1,7 +1,7 @@
 """What a draw is given and what it answers: the pool as it sees it, what is asked of it, and a batch with its chances.
 
-`draw` and `drawing` speak in these; so does whoever redraws. Values only: how a batch comes about is in `draw`. N rows
-of the pool, K tickets.
+`draw` and `batches.drawing` speak in these; so does whoever redraws. Values only: how a batch comes about is in `draw`.
+N rows of the pool, K tickets.
 """
 
 from dataclasses import dataclass

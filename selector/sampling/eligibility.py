@@ -1,6 +1,6 @@
 """Which rows a draw may touch, which of these are at rest or due, and what the others are owed: masks, compiled.
 
-Called by `draw`, `drawing` and `fold`. Knows arrays only; masks are bytes, 0 or 1. N rows of the pool.
+Called by `draw`, `batches.drawing` and `folding`. Knows arrays only; masks are bytes, 0 or 1. N rows of the pool.
 """
 
 import numpy as np

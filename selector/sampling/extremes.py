@@ -1,7 +1,7 @@
 """The largest worst cases of a draw over its whole pool, compiled: what a row could move an observation by.
 
-Called by `observations`, which says what the numbers mean and checks them. Knows arrays only. Sums are taken in LANES
-interleaved parts, in an order that the number of rows alone decides.
+Called by `batches.observations`, which says what the numbers mean and checks them. Knows arrays only. Sums are taken in
+LANES interleaved parts, in an order that the number of rows alone decides.
 Axes: N rows of the pool, Q quantities, G groups of rows, S rows that are drawn for certain.
 """
 

@@ -1,7 +1,8 @@
 """The loops over a whole pool that a draw makes, compiled: sums, sizes, units of chance, counts.
 
-Called by `designs`, `targets`, `inclusion`, `draw` and `drawing`, which say what the numbers mean. Knows arrays only.
-Sums are taken in LANES interleaved parts, in an order that the number of rows alone decides. Axes: N rows of the pool.
+Called by `designs`, `targets`, `inclusion`, `draw` and `batches.drawing`, which say what the numbers mean. Knows arrays
+only. Sums are taken in LANES interleaved parts, in an order that the number of rows alone decides. Axes: N rows of the
+pool.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Calls that the OpenAPI document allows or forbids, made up by schemathesis: alone, and one after another.
 
 No answer is a failure inside the service, none has a status or a shape that the document does not declare, and nothing
-is accepted that the document forbids. `pytest --hypothesis-profile=explore` makes up ten times as many.
+is accepted that the document forbids. `pytest --hypothesis-profile=explore` makes up eight times as many.
 """
 
 import shutil
@@ -33,7 +33,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 CALLS = max(10, settings().max_examples // 10)  # of each operation
-CHAINS = settings().max_examples // 20  # of eight calls that go on with what others answered
+CHAINS = settings().max_examples // 5  # of sixteen calls that go on with what others answered
 AnyCase = Case[Any]
 NAMES: dict[str, tuple[Any, ...]] = {
     "pool": ("p", "q", "none"),
@@ -126,7 +126,7 @@ def test_calls_that_go_on_with_what_others_answered_are_answered_so_too(schema: 
     checked = list(HealthCheck)
     run_state_machine_as_test(
         Calls,
-        settings=settings(max_examples=CHAINS, deadline=None, stateful_step_count=8, suppress_health_check=checked),
+        settings=settings(max_examples=CHAINS, deadline=None, stateful_step_count=16, suppress_health_check=checked),
     )
 
 

@@ -1,4 +1,4 @@
-"""The default estimator: against the average of its experts, and on simulated pools whose pass rates are known."""
+"""The default estimator against the average of its experts and numbers worked by hand."""
 
 import gc
 import tracemalloc
@@ -6,62 +6,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from predictors.base import Beliefs, FloatArray
-from predictors.calibration import beta_binomial_log_loss
 from predictors.experts import Experts, aged
-from predictors.mixture import MIN_WEIGHT, RETURN_RATE, SHARE_E1, SPEED_E1, Mixture
+from predictors.mixture import MIN_WEIGHT, RETURN_RATE, SHARE_E1, SPEED_E1
 from predictors.reading import MIN_N_EFF
-from predictors.value import informative_probability
-from tests.predictors.groups import estimator, groups
-
-LAG = 10
-
-
-def mixture(num_rows: int, **options: float) -> Mixture:
-    made = estimator("mixture", num_rows=num_rows, **options)
-    assert isinstance(made, Mixture)
-    return made
-
-
-def visit(made: Mixture, version: int, pass_rate_N: FloatArray, rng: np.random.Generator) -> tuple[Beliefs, FloatArray]:
-    """Beliefs before a group of 8 of every row at this version, and the passes that then came."""
-    made.advance(version)
-    beliefs, rows = made.beliefs(), np.arange(pass_rate_N.size)
-    passes = rng.binomial(8, pass_rate_N).astype(float)
-    made.observe(groups(rows, passes, version=version))
-    return beliefs, passes
-
-
-def mean_loss(beliefs: Beliefs, passes: FloatArray) -> float:
-    scored = np.full(passes.size, 8)
-    return float(beta_binomial_log_loss(beliefs.mean_N, beliefs.variance_N, passes, scored).mean())
-
-
-def share_below(beliefs: Beliefs, pass_rate_N: FloatArray, *, steps: int = 4_000) -> FloatArray:
-    """(N,) the belief's probability of a pass rate below the true one, by sums over arcsin(sqrt(p))."""
-    concentration = beliefs.mean_N * (1 - beliefs.mean_N) / beliefs.variance_N - 1
-    alpha, beta = beliefs.mean_N * concentration, (1 - beliefs.mean_N) * concentration
-    psi = (np.arange(steps) + 0.5) / steps * np.pi / 2
-    log_density = (2 * alpha - 1)[:, None] * np.log(np.sin(psi)) + (2 * beta - 1)[:, None] * np.log(np.cos(psi))
-    density = np.exp(log_density - log_density.max(axis=1, keepdims=True))
-    below = (density * (psi < np.arcsin(np.sqrt(pass_rate_N))[:, None])).sum(axis=1)
-    return np.asarray(below / density.sum(axis=1))
-
-
-def covered(beliefs: Beliefs, pass_rate_N: FloatArray) -> float:
-    """Share of true pass rates inside the middle 90 % of their beliefs."""
-    below = share_below(beliefs, pass_rate_N)
-    return float(np.mean((below > 0.05) & (below < 0.95)))
-
-
-def wandered(pass_rate_N: FloatArray, *, drift: float, noise: float, rng: np.random.Generator) -> FloatArray:
-    """After LAG versions: log-odds drift, p wanders with its ends drawing it in."""
-    odds = pass_rate_N / (1 - pass_rate_N) * np.exp(4 * drift * LAG)
-    p = odds / (1 + odds)
-    for _ in range(LAG):
-        p = p + rng.normal(0, np.sqrt(4 * noise * p * (1 - p)))
-        p = np.clip(p, 1e-6, 1 - 1e-6)
-    return np.asarray(p)
+from tests.predictors.groups import groups
+from tests.predictors.mixture_cases import LAG, known, mixture, untried_levels, visit, wandered
 
 
 def test_the_first_group_meets_the_prior_by_hand() -> None:
@@ -92,27 +41,6 @@ def test_reading_a_pool_gives_the_average_of_its_experts() -> None:
 
     np.testing.assert_allclose(beliefs.mean_N, mean, rtol=2e-3)
     np.testing.assert_allclose(beliefs.variance_N, overlap * mean * (1 - mean), rtol=2e-2)
-
-
-def known(made: Mixture) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(E, N) alpha, beta and weight of the experts with a memory, as they are stored, for a pool of one category."""
-    state, level = made.state(), untried_levels(made)
-    alpha = np.stack([state[f"alpha_{name}_N"] for name in ("long", "middle", "short")]).astype(float) + level[0]
-    beta = np.stack([state[f"beta_{name}_N"] for name in ("long", "middle", "short")]).astype(float) + level[1]
-    weight = np.stack([state["weight_long_N"], state["weight_middle_N"]]).astype(float)
-    return alpha, beta, np.concatenate([weight, 1 - weight.sum(axis=0, keepdims=True)])
-
-
-def untried_levels(made: Mixture) -> tuple[float, float]:
-    """alpha and beta of category 0 now, from the belief of a row that was never tried."""
-    size = made.beliefs().mean_N.size
-    grown = mixture(0)
-    grown.load_state(made.state())
-    grown.resize(np.zeros(size + 1, dtype=np.int32))
-    belief = grown.beliefs(np.array([size]))
-    mean, variance = belief.mean_N[0], belief.variance_N[0]
-    concentration = mean * (1 - mean) / variance - 1
-    return mean * concentration, (1 - mean) * concentration
 
 
 @pytest.mark.parametrize(("drift", "factor"), [(1e-3, 1.2), (-1e-3, 1 / 1.2)])
@@ -220,125 +148,6 @@ def test_what_a_category_turns_out_to_be_reaches_prompts_tried_before(later: int
     made.observe(groups(np.arange(1, 401), later))
 
     assert (made.beliefs().mean_N[0] - before) * (later - 4) > 0.1
-
-
-def test_static_pass_rates_are_recovered_with_honest_intervals() -> None:
-    rng = np.random.default_rng(1)
-    made, pass_rate = mixture(1_000), rng.beta(0.6, 0.8, 1_000)
-    errors = {}
-    for place in range(41):
-        beliefs, _ = visit(made, place * LAG, pass_rate, rng)
-        if place in (2, 10, 40):
-            errors[place] = float(np.sqrt(np.mean((beliefs.mean_N - pass_rate) ** 2)))
-            # sd of a share of 1,000 is .0095.
-            assert 0.87 < covered(beliefs, pass_rate) < 0.95, place
-            assert abs(np.mean(beliefs.mean_N - pass_rate)) < 0.01
-
-    # With 8 n rollouts and nothing forgotten the error is sqrt(E[p (1-p)] / 8 n): .098, .044 and .022 with E = .14.
-    assert errors[2] < 0.098
-    assert errors[10] < 0.046
-    assert errors[40] < 0.024
-    assert made.pace.process_noise < 2e-6
-
-
-def test_a_drift_and_a_wander_are_learned_and_followed_with_honest_intervals() -> None:
-    rng = np.random.default_rng(2)
-    made, pass_rate = mixture(1_000), rng.beta(1.0, 2.5, 1_000)
-    for place in range(50):
-        beliefs, _ = visit(made, place * LAG, pass_rate, rng)
-        if place in (5, 20, 49):
-            # The tails of the wander are thicker than a Beta's, and some rows come to stay at an end.
-            assert 0.80 < covered(beliefs, pass_rate) < 0.95, place
-            assert abs(np.mean(beliefs.mean_N - pass_rate)) < 0.015
-        pass_rate = wandered(pass_rate, drift=6e-4, noise=4e-5, rng=rng)
-
-    assert made.pace.drift == pytest.approx(6e-4, rel=0.35)
-    assert made.pace.process_noise == pytest.approx(4e-5, rel=0.5)
-
-
-@pytest.mark.parametrize("drift", [-1e-3, 1e-3])
-def test_a_linear_drift_is_followed_better_than_without_learning_it(drift: float) -> None:
-    rng = np.random.default_rng(3)
-    made, plain = mixture(500), estimator("discounted_beta", num_rows=500)
-    pass_rate, ours, theirs = rng.uniform(0.2, 0.8, 500), [], []
-    for place in range(40):
-        beliefs, passes = visit(made, place * LAG, pass_rate, rng)
-        plain.advance(place * LAG)
-        ours.append(mean_loss(beliefs, passes))
-        theirs.append(mean_loss(plain.beliefs(), passes))
-        plain.observe(groups(np.arange(500), passes, version=place * LAG))
-        pass_rate = wandered(pass_rate, drift=drift, noise=0.0, rng=rng)
-
-    assert np.mean(ours[10:]) < np.mean(theirs[10:]) - 0.02
-    # Without any wander a drift is thought unlikely, and is drawn to 0; toward the ends it hardly shows.
-    assert 0.3 < made.pace.drift / drift < 1.2
-
-
-def test_a_pool_that_jumps_is_believed_to_jump() -> None:
-    """Everything is drawn anew at version 200: unsure within four visits, then as good as before."""
-    rng = np.random.default_rng(4)
-    made, pass_rate, losses = mixture(1_000), rng.beta(0.6, 0.8, 1_000), []
-    for place in range(40):
-        if place == 20:
-            pass_rate = rng.beta(0.8, 0.6, 1_000)
-        beliefs, passes = visit(made, place * LAG, pass_rate, rng)
-        losses.append(mean_loss(beliefs, passes))
-    flat = np.log(9)  # of a belief that knows nothing
-
-    assert losses[19] < losses[20] - 1.0
-    assert losses[24] < flat
-    assert losses[39] < losses[19] + 0.15
-    assert 0.85 < covered(beliefs, pass_rate) <= 1.0
-
-
-def test_prompts_that_regress_after_mastery_are_noticed_within_three_groups() -> None:
-    """A twentieth of the mastered prompts falls to .5, too few to change the pool's pace; sooner than by counting."""
-    rng = np.random.default_rng(5)
-    made, plain = mixture(1_000), estimator("discounted_beta", num_rows=1_000)
-    pass_rate = np.r_[np.full(800, 0.99), rng.uniform(0.1, 0.9, 200)]
-    for place in range(29):
-        if place == 26:
-            assert np.median(made.beliefs().mean_N[:800]) > 0.97
-            pass_rate[:40] = 0.5
-        _, passes = visit(made, place * LAG, pass_rate, rng)
-        plain.advance(place * LAG)
-        plain.observe(groups(np.arange(1_000), passes, version=place * LAG))
-
-    regressed = made.beliefs(np.arange(40))
-    assert regressed.mean_N.mean() < plain.beliefs(np.arange(40)).mean_N.mean() - 0.05
-    assert regressed.mean_N.mean() < 0.72
-    assert informative_probability(*moments(regressed), 8).mean() > 0.8
-    assert made.beliefs().mean_N[40:800].mean() > 0.97
-
-
-def moments(beliefs: Beliefs) -> tuple[FloatArray, FloatArray]:
-    return beliefs.mean_N, beliefs.variance_N
-
-
-def test_rows_that_changed_are_read_with_the_short_memory_and_steady_ones_with_the_long() -> None:
-    rng = np.random.default_rng(6)
-    made, pass_rate = mixture(1_000), rng.uniform(0.2, 0.8, 1_000)
-    for place in range(40):
-        visit(made, place * LAG, pass_rate, rng)
-        pass_rate[:500] = np.clip(pass_rate[:500] + rng.normal(0, 0.12, 500), 0.05, 0.95)
-    state, short = made.state(), known(made)[2][2]
-
-    assert short[:500].mean() > 2 * short[500:].mean()
-    assert state["speed_N"][:500].mean() > state["speed_N"][500:].mean()
-
-
-@pytest.mark.parametrize("passes", [0, 8])
-def test_groups_all_alike_for_long_leave_a_chance_of_a_mixed_one(passes: int) -> None:
-    """In a pool of all kinds, 30 such groups in a row and a visit's time later."""
-    rng = np.random.default_rng(7)
-    made, pass_rate = mixture(500), rng.beta(0.6, 0.8, 500)
-    pass_rate[0] = passes / 8
-    for place in range(30):
-        visit(made, place * LAG, pass_rate, rng)
-    made.advance(300)
-    chance = informative_probability(*moments(made.beliefs(np.array([0]))), 8)[0]
-
-    assert 0.0005 < chance < 0.1
 
 
 def test_a_group_that_no_expert_thought_possible_is_survived() -> None:

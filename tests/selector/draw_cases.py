@@ -1,4 +1,5 @@
-"""Frames and plans for tests of a draw: defaults that a test overrides by name, and random ones of every kind."""
+"""Frames and plans for tests of a draw: defaults that a test overrides by name, random ones, and what draws made of
+them."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from selector.sampling.draw_plan import DrawFrame, DrawPlan, RestingCode
+from selector.sampling.draw import draw
+from selector.sampling.draw_plan import DrawFrame, Drawn, DrawPlan, RestingCode
 
 
 def make_frame(num_rows: int, **columns: Any) -> DrawFrame:
@@ -22,6 +24,17 @@ def make_frame(num_rows: int, **columns: Any) -> DrawFrame:
         name: np.asarray(values, defaults.get(name, np.zeros(0, np.int64)).dtype) for name, values in columns.items()
     }
     return DrawFrame(**(defaults | given))
+
+
+def resting_frame(num_active: int, num_resting: int, due: tuple[int, ...] = (), **columns: Any) -> DrawFrame:
+    """Active rows first, then mastered ones; `due` counts from the first resting row."""
+    num_rows = num_active + num_resting
+    return make_frame(
+        num_rows,
+        resting_code_N=np.arange(num_rows) >= num_active,
+        due_N=mask(num_rows, *(num_active + row for row in due)),
+        **columns,
+    )
 
 
 def make_plan(size: int, **values: Any) -> DrawPlan:
@@ -109,3 +122,18 @@ def random_cases(num: int) -> Iterator[tuple[int, DrawFrame, np.ndarray, DrawPla
         rng = np.random.default_rng(seed)
         num_rows = int(rng.integers(0, 41 if seed % 4 else 5))
         yield seed, random_frame(rng, num_rows), random_utility(rng, num_rows), random_plan(rng)
+
+
+def eligible_of(frame: DrawFrame, plan: DrawPlan) -> np.ndarray:
+    return frame.frame_N if plan.allow_repeat else frame.frame_N & ~frame.blocked_N
+
+
+def assert_same(one: Drawn, other: Drawn) -> None:
+    for name in [*Drawn.__slots__, "expected_N", "inclusion_N"]:
+        if name == "expected":
+            continue
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+def draws_of(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan, num: int) -> list[Drawn]:
+    return [draw(frame, utility_N, replace(plan, index=index)) for index in range(num)]

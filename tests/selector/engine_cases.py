@@ -33,6 +33,8 @@ from selector.types import PURPOSE_CODE, Lifecycle, Purpose, RolloutStatus, Spli
 
 FLAT_BETA = {"discount": 1.0, "process_noise": 0.0, "prior_successes": 1.0, "prior_failures": 1.0}
 TOKENS = 10  # of a rollout, unless a test says otherwise
+MIXED = (1.0, 0.0, 0.0, 0.0)  # an informative group
+HORVITZ: dict[str, Any] = {"weights": "horvitz_thompson", "audit_share": 0.2}
 
 Outcome = float | None
 Answer = Callable[[int, int, int], Outcome]

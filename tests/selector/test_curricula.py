@@ -14,8 +14,8 @@ from selector.sampling.randomness import Stream, stream
 from selector.types import PURPOSE_CODE, Purpose
 from tests.selector import preset_table
 from tests.selector.engine_cases import Session, make_pool, redraw
+from tests.selector.preset_cases import answered, config_of, passes_of, tried
 from tests.selector.test_policies import make_beliefs
-from tests.selector.test_presets import answered, config_of, passes_of, tried
 
 SIZE = 8
 

@@ -14,7 +14,7 @@ from tests.trainer.factories import CLAIM, Script, batch_body, make_client, ok
 from trainer import options
 from trainer.client import Client
 from trainer.errors import InvalidRequest, ServiceUnavailable
-from trainer.options import ConfigOptions, DrawOptions, RunOptions
+from trainer.options import ConfigOptions, DrawOptions, RunOptions, StepOptions
 
 IMPORTED = {
     "received": 1, "created": 1, "updated": 0, "unchanged": 0, "merged": 0, "rejected": 0, "errors": [], "warnings": []
@@ -52,6 +52,7 @@ def test_a_signal_that_is_no_finite_number_is_refused_before_anything_is_sent() 
         (RunOptions, schemas.RunRequest, {"name", "pool", "policy"}),
         (ConfigOptions, schemas.ConfigRequest, {"policy"}),
         (DrawOptions, schemas.BatchRequest, {"index", "size", "policy_version"}),
+        (StepOptions, schemas.StepRequest, {"step", "policy_version"}),
     ],
 )
 def test_keyword_arguments_are_those_of_the_contract(
@@ -85,6 +86,23 @@ def test_a_run_is_asked_for_with_what_was_given_and_no_more() -> None:
     client.configure("r", audit_share=0.2)
     assert network.sent() == {"audit_share": 0.2}
     assert network.requests[-1].url.path == "/v1/runs/r/config"
+
+
+def test_a_step_is_told_with_what_was_given_and_no_more() -> None:
+    network = Script(ok({"step": 3, "branch": 0, "state": "recorded", "rejected": []}))
+    client = make_client(network)
+    client.step("r", 3, policy_version=4)
+    client.step("r", 3, policy_version=4, trained=None, weights_applied=None, update_size=None, costs=None)
+    client.step("r", 3, policy_version=4, trained=("a", "b"), weights_applied=False, update_size=0.5)
+    client.step("r", 3, policy_version=4, trained=[], costs={"update_s": 2, "environment": {"model": "m"}})
+    said = {"step": 3, "policy_version": 4}
+    assert network.sent(0) == network.sent(1) == said
+    assert network.sent(2) == said | {"trained": ["a", "b"], "weights_applied": False, "update_size": 0.5}
+    costs = network.sent(3)["costs"]
+    assert network.sent(3) == said | {"trained": [], "costs": costs}
+    assert costs["update_s"] == 2.0
+    assert costs["environment"]["model"] == "m"
+    assert len(costs["environment"]) > 1, "what this process runs on goes with it"
 
 
 @pytest.mark.parametrize(

@@ -1,46 +1,32 @@
 """Steps and their costs, signals, checkpoints and restores: a run kept in step with its trainer."""
 
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, Unpack
 
 from api import schemas
 from api.schemas import CheckpointInfo, RestoreAnswer, SignalsAnswer, StepAnswer
 from trainer.calls.base import Calls, request_body
 from trainer.connection import path_of
 from trainer.environment import environment
+from trainer.options import StepOptions
 
 
 class ProgressCalls(Calls):
     """What a trainer says of its own way."""
 
-    def step(
-        self,
-        run: str,
-        step: int,
-        *,
-        policy_version: int,
-        trained: Sequence[str] | None = None,
-        weights_applied: bool | None = None,
-        update_size: float | None = None,
-        costs: schemas.StepCosts | Mapping[str, object] | None = None,
-    ) -> StepAnswer:
+    def step(self, run: str, step: int, *, policy_version: int, **options: Unpack[StepOptions]) -> StepAnswer:
         """Record an update of the weights: which tickets it used, and what it cost.
 
         With costs goes what this process runs on, as far as it can tell; what `costs["environment"]` says is added to
         it and counts where both speak, such as the model and its length limits.
         """
-        if costs is not None:
-            costs = dict(costs) if isinstance(costs, Mapping) else costs.model_dump(exclude_unset=True)
-            given_facts = costs.get("environment")
-            costs["environment"] = environment() | (given_facts if isinstance(given_facts, dict) else {})
-        given = {
-            "trained": None if trained is None else list(trained),
-            "weights_applied": weights_applied,
-            "update_size": update_size,
-            "costs": costs,
-        }
-        values = {"step": step, "policy_version": policy_version} | {k: v for k, v in given.items() if v is not None}
+        given = {name: value for name, value in options.items() if value is not None}
+        values: dict[str, object] = {"step": step, "policy_version": policy_version, **given}
+        if (trained := options.get("trained")) is not None:
+            values["trained"] = list(trained)
+        if (costs := options.get("costs")) is not None:
+            values["costs"] = _with_environment(costs)
         return self._post(StepAnswer, path_of("/v1/runs", run, "steps"), request_body(schemas.StepRequest, values))
 
     def push_signals(
@@ -98,3 +84,9 @@ class ProgressCalls(Calls):
         return self._post(
             RestoreAnswer, path_of("/v1/runs", run, "restore"), request_body(schemas.RestoreRequest, values)
         )
+
+
+def _with_environment(costs: schemas.StepCosts | Mapping[str, object]) -> dict[str, object]:
+    said = dict(costs) if isinstance(costs, Mapping) else costs.model_dump(exclude_unset=True)
+    facts = said.get("environment")
+    return said | {"environment": environment() | (facts if isinstance(facts, dict) else {})}

@@ -22,7 +22,7 @@ from trainer.advantages import TOLERANCE
 from trainer.bodies import Row
 from trainer.client import Client
 from trainer.errors import InvalidRequest, ServiceUnavailable
-from trainer.options import DrawOptions
+from trainer.options import DrawOptions, StepOptions
 from trainer.reports import as_group
 from trainer.selection.away import drawn_here, named, train_rows, uniform_batch
 from trainer.training.config import TrainConfig
@@ -141,26 +141,13 @@ class LastingClient(Client):
         self._unsent.append(_Unsent(send=lambda client: send(client, ended), groups=ended))
         return _judged_here(told)
 
-    def step(
-        self,
-        run: str,
-        step: int,
-        *,
-        policy_version: int,
-        trained: Sequence[str] | None = None,
-        weights_applied: bool | None = None,
-        update_size: float | None = None,
-        costs: schemas.StepCosts | Mapping[str, object] | None = None,
-    ) -> StepAnswer:
+    def step(self, run: str, step: int, *, policy_version: int, **options: Unpack[StepOptions]) -> StepAnswer:
         """Recorded now or when the service is back. A step on a batch drawn here names no tickets and no weights."""
-        is_own = step in self._here
-        known = [] if is_own else trained
+        if step in self._here:
+            options |= {"trained": [], "weights_applied": False}
 
         def send(client: Client) -> StepAnswer:
-            return client.step(
-                run, step, policy_version=policy_version, trained=known, update_size=update_size, costs=costs,
-                weights_applied=False if is_own else weights_applied,
-            )  # fmt: skip
+            return client.step(run, step, policy_version=policy_version, **options)
 
         if not self.is_away:
             try:

@@ -1,3 +1,5 @@
+"""What holds for every draw: chances, how many tickets, and who gets them."""
+
 from dataclasses import replace
 from typing import Any
 
@@ -5,24 +7,17 @@ import numpy as np
 import pytest
 
 from selector.sampling.draw import draw, draw_uniform
-from selector.sampling.draw_plan import DrawFrame, Drawn, DrawPlan, RestingCode, ShortReason
-from tests.selector.draw_cases import make_frame, make_plan, mask, random_cases
-
-
-def eligible_of(frame: DrawFrame, plan: DrawPlan) -> np.ndarray:
-    return frame.frame_N if plan.allow_repeat else frame.frame_N & ~frame.blocked_N
-
-
-def assert_same(one: Drawn, other: Drawn) -> None:
-    for name in [*Drawn.__slots__, "expected_N", "inclusion_N"]:
-        if name == "expected":
-            continue
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
-
-
-def draws_of(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan, num: int) -> list[Drawn]:
-    return [draw(frame, utility_N, replace(plan, index=index)) for index in range(num)]
-
+from selector.sampling.draw_plan import DrawFrame, DrawPlan, RestingCode, ShortReason
+from tests.selector.draw_cases import (
+    assert_same,
+    draws_of,
+    eligible_of,
+    make_frame,
+    make_plan,
+    mask,
+    random_cases,
+    resting_frame,
+)
 
 # What holds for every draw
 
@@ -321,97 +316,6 @@ def test_every_counter_and_the_seed_change_the_batch() -> None:
         assert set(draw(frame, utility_N, replace(plan, **changed)).rows_K.tolist()) != first  # type: ignore[arg-type]
 
 
-# Prompts at rest
-
-
-def resting_frame(num_active: int, num_resting: int, due: tuple[int, ...] = (), **columns: Any) -> DrawFrame:
-    """Active rows first, then mastered ones; `due` counts from the first resting row."""
-    num_rows = num_active + num_resting
-    return make_frame(
-        num_rows,
-        resting_code_N=np.arange(num_rows) >= num_active,
-        due_N=mask(num_rows, *(num_active + row for row in due)),
-        **columns,
-    )
-
-
-def test_resting_prompts_share_the_review_places_by_utility() -> None:
-    utility_N = np.repeat([1.0, 1.0, 3.0], [20, 5, 5])
-
-    drawn = draw(resting_frame(20, 10), utility_N, make_plan(10, audit_share=0.1, review_share=0.2, floor=0.2))
-
-    # Two of nine selected places: 0.8 * 1/20 + 0.2 / 10 and 0.8 * 3/20 + 0.2 / 10 of them each.
-    np.testing.assert_allclose(drawn.selected_inclusion_N, np.repeat([7 / 20, 0.12, 0.28], [20, 5, 5]), atol=1e-12)
-
-
-def test_due_prompts_are_certain_and_count_among_the_review_places() -> None:
-    drawn = draw(
-        resting_frame(20, 10, due=(0, 7)), np.ones(30), make_plan(10, audit_share=0.1, review_share=0.3, floor=0.1)
-    )
-
-    assert drawn.selected_inclusion_N[[20, 27]].tolist() == [1.0, 1.0]
-    assert drawn.selected_inclusion_N[20:].sum() == pytest.approx(3)
-    assert {20, 27} <= set(drawn.rows_K.tolist())
-    assert drawn.due_unplaced == 0
-
-
-def test_more_due_prompts_than_review_places_take_what_they_need() -> None:
-    drawn = draw(resting_frame(20, 10, due=(0, 1, 2, 3)), np.ones(30), make_plan(10, audit_share=0.1, review_share=0.1))
-
-    np.testing.assert_allclose(drawn.selected_inclusion_N, np.repeat([5 / 20, 1.0, 0.0], [20, 4, 6]), atol=1e-12)
-    assert (drawn.inclusion_N > 0).all()
-
-
-def test_more_due_prompts_than_tickets_are_placed_by_how_long_they_waited() -> None:
-    waited_N = np.zeros(30, np.int64)
-    waited_N[[25, 28]] = [5, 9]
-    frame = resting_frame(20, 10, due=tuple(range(10)), waited_N=waited_N)
-
-    drawn = draw(frame, np.ones(30), make_plan(4, audit_share=0.25))
-
-    assert np.flatnonzero(drawn.selected_inclusion_N == 1.0).tolist() == [20, 25, 28]
-    assert drawn.due_unplaced == 7
-
-
-def test_without_an_audit_due_prompts_leave_a_chance_to_the_others() -> None:
-    # Four places, no audit: the floor keeps 0.4 of them for all 30, so three due rows are certain and the rest are not.
-    drawn = draw(resting_frame(20, 10, due=tuple(range(8))), np.ones(30), make_plan(4, floor=0.1))
-
-    assert (drawn.inclusion_N == 1.0).sum() == 3
-    assert drawn.inclusion_N.min() >= 0.1 * 4 / 30 - 2.0**-40
-    assert drawn.due_unplaced == 5
-
-
-def test_a_batch_of_one_without_an_audit_still_leaves_a_chance_to_the_others() -> None:
-    drawn = draw(resting_frame(5, 5, due=(0,)), np.ones(10), make_plan(1, floor=0.1))
-
-    assert drawn.inclusion_N.min() >= 0.01 - 2.0**-40
-    assert drawn.due_unplaced == 1
-
-
-def test_an_active_prompt_can_be_due_and_takes_a_review_place() -> None:
-    frame = resting_frame(20, 10)
-
-    drawn = draw(
-        replace(frame, due_N=mask(30, 3)), np.ones(30), make_plan(10, audit_share=0.1, review_share=0.2, floor=0.1)
-    )
-
-    assert drawn.selected_inclusion_N[3] == 1.0
-    np.testing.assert_allclose(drawn.selected_inclusion_N[20:], 0.1, atol=1e-12)
-
-
-def test_resting_prompts_do_not_fill_a_batch_unless_asked_to() -> None:
-    frame, utility_N = resting_frame(3, 20), np.ones(23)
-
-    partial = draw(frame, utility_N, make_plan(10, audit_share=0.1, review_share=0.2))
-    filled = draw(frame, utility_N, make_plan(10, audit_share=0.1, review_share=0.2, short="fill"))
-
-    assert (len(partial.rows_K), partial.reason) == (6, ShortReason.POOL_EXHAUSTED)
-    np.testing.assert_allclose(partial.selected_inclusion_N, np.repeat([1.0, 0.1], [3, 20]), atol=1e-12)
-    assert (len(filled.rows_K), filled.reason) == (10, None)
-    np.testing.assert_allclose(filled.selected_inclusion_N, np.repeat([1.0, 0.3], [3, 20]), atol=1e-12)
-
-
 # Every prompt alike
 
 
@@ -431,107 +335,6 @@ def test_an_exact_draw_makes_up_for_missed_draws_audit_included() -> None:
     np.testing.assert_allclose(drawn.inclusion_N, 6 * (1 + credit_N) / (1 + credit_N).sum(), atol=1e-12)
     # So the weights not handed out would have been all the same.
     assert np.ptp(drawn.ht_weight_K) < 1e-9
-
-
-# Repeats
-
-
-def test_a_batch_repeats_prompts_only_when_it_must() -> None:
-    frame = make_frame(6, blocked_N=mask(6, 0, 1))
-
-    drawn = draw(frame, np.ones(6), make_plan(6, allow_repeat=True, audit_share=0.2))
-
-    assert sorted(drawn.rows_K.tolist()) == [0, 1, 2, 3, 4, 5]
-    assert (drawn.eligible, drawn.blocked) == (6, 0)
-
-
-def test_leave_to_repeat_is_no_leave_to_fill_from_prompts_at_rest() -> None:
-    drawn = draw(resting_frame(2, 8), np.ones(10), make_plan(6, allow_repeat=True))
-
-    assert sorted(drawn.rows_K.tolist())[:2] == [0, 1]
-    assert len(drawn.rows_K) == 2
-
-
-def test_repeats_are_even_and_the_rest_goes_by_utility() -> None:
-    frame = make_frame(4, blocked_N=mask(4, 0), credit_N=[2, 0, 0, 0])
-    plan = make_plan(10, allow_repeat=True, audit_share=0.6, floor=0.2)
-
-    drawn = draw(frame, np.array([1.0, 0.0, 0.0, 1.0]), plan)
-
-    # Two each, two more: u(1+c) = 3, 0, 0, 1 of 4 and 1+c = 3, 1, 1, 1 of 6, capped at the first.
-    selected = np.array([0.7, 1 / 30, 1 / 30, 0.2 + 1 / 30]) * 2
-    assert selected[0] > 1
-    selected = np.append(1.0, selected[1:] / selected[1:].sum())
-    np.testing.assert_allclose(drawn.expected_N, 2 + selected, atol=1e-11)
-    np.testing.assert_array_equal(drawn.inclusion_K, 1.0)
-    assert set(np.bincount(drawn.rows_K).tolist()) <= {2, 3}
-    assert drawn.num_audit == 4
-    assert sorted(drawn.rows_K[drawn.audit_K].tolist()) == [0, 1, 2, 3]
-    weights = 10 * (1 + frame.credit_N) / (4 * drawn.expected_N)
-    np.testing.assert_allclose(drawn.weight_K, weights[drawn.rows_K])
-
-
-def test_repeats_take_resting_prompts_along_and_obey_the_divisor() -> None:
-    drawn = draw(resting_frame(2, 3), np.ones(5), make_plan(13, allow_repeat=True, divisor=16))
-
-    assert np.bincount(drawn.rows_K).min() == 2
-    assert (len(drawn.rows_K), drawn.reason) == (12, ShortReason.DIVISOR)
-
-
-def test_a_cut_can_bring_a_repeating_batch_back_below_the_pool() -> None:
-    drawn = draw(make_frame(9), np.ones(9), make_plan(10, allow_repeat=True, divisor=64, audit_share=0.1))
-
-    assert len(set(drawn.rows_K.tolist())) == 8
-    assert drawn.reason is ShortReason.DIVISOR
-
-
-# Why a batch is short
-
-
-@pytest.mark.parametrize(
-    ("frame", "size", "reason"),
-    [
-        (make_frame(4, frame_N=np.zeros(4)), 2, ShortReason.POOL_EMPTY),
-        (make_frame(4, blocked_N=np.ones(4)), 4, ShortReason.ALL_IN_FLIGHT),
-        (make_frame(4, blocked_N=mask(4, 0, 1, 2)), 4, ShortReason.ALL_IN_FLIGHT),
-        (make_frame(4, blocked_N=mask(4, 0)), 5, ShortReason.POOL_EXHAUSTED),
-        (make_frame(4, blocked_N=np.ones(4)), 5, ShortReason.ALL_IN_FLIGHT),
-        (make_frame(3), 4, ShortReason.POOL_EXHAUSTED),
-        (make_frame(6, resting_code_N=[1] * 6), 4, ShortReason.ALL_MASTERED),
-        (make_frame(6, resting_code_N=[2] * 6), 4, ShortReason.ALL_DEFERRED),
-        (make_frame(6, resting_code_N=[1, 1, 1, 1, 2, 2]), 4, ShortReason.ALL_MASTERED),
-        (make_frame(6, resting_code_N=[1, 1, 2, 2, 2, 2]), 4, ShortReason.ALL_DEFERRED),
-        (make_frame(6, resting_code_N=[2] * 6, blocked_N=mask(6, 0)), 4, ShortReason.ALL_DEFERRED),
-        (make_frame(6, resting_code_N=[0, 0, 2, 2, 2, 2], blocked_N=mask(6, 0, 1)), 2, ShortReason.ALL_IN_FLIGHT),
-        (make_frame(6, resting_code_N=[0, 0, 2, 2, 2, 2], blocked_N=mask(6, 0, 1)), 5, ShortReason.ALL_IN_FLIGHT),
-        (make_frame(6, resting_code_N=[0, 0, 2, 2, 2, 2]), 5, ShortReason.POOL_EXHAUSTED),
-    ],
-)
-def test_a_short_batch_says_why(frame: DrawFrame, size: int, reason: ShortReason) -> None:
-    drawn = draw(frame, np.ones(len(frame.frame_N)), make_plan(size, audit_share=0.1))
-
-    assert len(drawn.rows_K) < size
-    assert drawn.reason is reason
-
-
-def test_an_active_pool_that_is_all_due_is_neither_mastered_nor_deferred() -> None:
-    drawn = draw(make_frame(3, due_N=np.ones(3)), np.ones(3), make_plan(4))
-
-    assert (len(drawn.rows_K), drawn.reason) == (3, ShortReason.POOL_EXHAUSTED)
-
-
-def test_a_pool_at_rest_that_fills_a_batch_is_merely_small() -> None:
-    drawn = draw(make_frame(3, resting_code_N=[1] * 3), np.ones(3), make_plan(4, short="fill"))
-
-    assert (len(drawn.rows_K), drawn.reason) == (3, ShortReason.POOL_EXHAUSTED)
-
-
-def test_a_pool_at_rest_still_sends_out_its_audit_and_review_and_no_more() -> None:
-    frame = make_frame(100, resting_code_N=[2] * 100)
-
-    sizes = [len(d.rows_K) for d in draws_of(frame, np.ones(100), make_plan(20, audit_share=0.1, review_share=0.1), 30)]
-
-    assert set(sizes) == {4}
 
 
 # Uniform draws
