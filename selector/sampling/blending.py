@@ -25,6 +25,9 @@ PART_BITS = 12
 PARTS = 2**PART_BITS
 """Equal parts of [0, 1) by which remainders are counted, as many as the BINS of `scans`."""
 
+MAX_POWER = 4
+"""Largest power that is taken on the way."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stock:
@@ -35,18 +38,19 @@ class Stock:
     weighted: float  # Σ utility · (1+c)
 
 
-def take_stock(utility_N: np.ndarray, credit_N: np.ndarray, active_N: np.ndarray) -> Stock:
-    """The sums over active rows, and whether all utilities can be used."""
-    num_bad, gain, weighted = _sums(utility_N, credit_N, active_N)
+def take_stock(base_N: np.ndarray, credit_N: np.ndarray, active_N: np.ndarray, *, power: int = 1) -> Stock:
+    """The sums over active rows, and whether all utilities, the base to this power, can be used."""
+    num_bad, gain, weighted = _sums(base_N, power, credit_N, active_N)
     return Stock(num_bad=int(num_bad), gain=gain, weighted=weighted)
 
 
 def blend(
-    utility_N: np.ndarray,
+    base_N: np.ndarray,
     credit_N: np.ndarray,
     active_N: np.ndarray,
     stock: Stock,
     *,
+    power: int = 1,
     places: float,
     floor: float,
     given: tuple[np.ndarray, np.ndarray],
@@ -55,6 +59,7 @@ def blend(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """π_t = (1+c)·[(1−f)·places·u/Σu(1+c) + f·places/Σ(1+c)] for active rows, in whole units by largest remainder.
 
+    u is the base to a power from 1 to MAX_POWER, multiplied as `raised` does it, and not written out for the pool.
     places: of the active rows, M. given: (R,) row numbers in rising order and their π_t in [0, 1], of rows that are not
     active. n: Σπ_t of all, a whole number. Returns (N,) int64 units that add up to n places, and (B,) their sums over
     the blocks of the order. None where this is no answer: a π_t above 1, no utility above 0, sums that leave the range
@@ -65,8 +70,8 @@ def blend(
     by_utility, by_gain = (1.0 - floor) * places / stock.weighted, floor * places / stock.gain
     if not (by_utility < np.inf and by_gain > 0.0):
         return None
-    mix = (utility_N, credit_N, active_N, by_utility, by_gain)
-    size = len(utility_N)
+    mix = (base_N, power, credit_N, active_N, by_utility, by_gain)
+    size = len(base_N)
     fine_N, many_b = np.empty(size, np.int64), np.zeros(PARTS, np.int64)
     most, total, whole = _fine_units(*mix, float(UNIT * PARTS), fine_N, many_b)
     if not most <= 1.0:
@@ -105,19 +110,27 @@ def blend(
 
 
 @compiled
-def _sums(utility_N: np.ndarray, credit_N: np.ndarray, active_N: np.ndarray) -> tuple[float, float, float]:
+def _power(value: float, power: int) -> float:
+    """The 1st to MAX_POWER-th power."""
+    square = value * value
+    first = value if power == 1 else square
+    return first * (1.0 if power <= 2 else value if power == 3 else square)
+
+
+@compiled
+def _sums(base_N: np.ndarray, power: int, credit_N: np.ndarray, active_N: np.ndarray) -> tuple[float, float, float]:
     """How many utilities are no finite numbers >= 0, and over active rows Σ (1+c) and Σ utility · (1+c)."""
-    size = len(utility_N)
+    size = len(base_N)
     work = np.zeros(3 * STRIDE)
     for base in range(0, size, LANES):
         width = min(LANES, size - base)
-        utility_L, credit_L, active_L = (
-            utility_N[base : base + width],
+        base_L, credit_L, active_L = (
+            base_N[base : base + width],
             credit_N[base : base + width],
             active_N[base : base + width],
         )
         for lane in range(width):
-            utility = utility_L[lane]
+            utility = _power(base_L[lane], power)
             gain = (1.0 + credit_L[lane]) * np.float64(active_L[lane])
             work[lane] += 0.0 if (utility >= 0.0) & (utility < np.inf) else 1.0
             work[STRIDE + lane] += gain
@@ -131,7 +144,8 @@ def _sums(utility_N: np.ndarray, credit_N: np.ndarray, active_N: np.ndarray) -> 
 
 @compiled
 def _fine_units(
-    utility_N: np.ndarray,
+    base_N: np.ndarray,
+    power: int,
     credit_N: np.ndarray,
     active_N: np.ndarray,
     by_utility: float,
@@ -144,19 +158,19 @@ def _fine_units(
     whole units and, in the last PART_BITS, which part the remainder lies in. Those of rows with 0 < π < 1 are counted
     in `many_b`. Returns the largest π, Σπ and Σ of whole units.
     """
-    size, whole, inside = len(utility_N), 0, 0
+    size, whole, inside = len(base_N), 0, 0
     work = np.zeros(2 * STRIDE)
     for base in range(0, size, LANES):
         width = min(LANES, size - base)
-        utility_L, credit_L, active_L, fine_L = (
-            utility_N[base : base + width],
+        base_L, credit_L, active_L, fine_L = (
+            base_N[base : base + width],
             credit_N[base : base + width],
             active_N[base : base + width],
             fine_N[base : base + width],
         )
         for lane in range(width):
             gain = (1.0 + credit_L[lane]) * np.float64(active_L[lane])
-            value = gain * (utility_L[lane] * by_utility + by_gain)
+            value = gain * (_power(base_L[lane], power) * by_utility + by_gain)
             work[lane] = value if value > work[lane] else work[lane]
             work[STRIDE + lane] += value
             inside += 1 if (value > 0.0) & (value < 1.0) else 0
@@ -171,7 +185,8 @@ def _fine_units(
 
 @compiled
 def _remainders(
-    utility_N: np.ndarray,
+    base_N: np.ndarray,
+    power: int,
     credit_N: np.ndarray,
     active_N: np.ndarray,
     by_utility: float,
@@ -185,7 +200,7 @@ def _remainders(
     for j in range(len(row_J)):
         row = row_J[j]
         gain = (1.0 + credit_N[row]) * np.float64(active_N[row])
-        remainder_J[j] = gain * (utility_N[row] * by_utility + by_gain) * unit - units_N[row]
+        remainder_J[j] = gain * (_power(base_N[row], power) * by_utility + by_gain) * unit - units_N[row]
 
 
 @compiled
@@ -200,8 +215,8 @@ def _round_up(
     sum_B: np.ndarray,
 ) -> int:
     """Whole units, in `fine_N` itself, and one more for rows whose remainder lies in a part above `above`; the active
-    rows in that part, less than a whole place each, go to `level`, in order. Adds the units to the sums over blocks of
-    the rows rotated by `rotation`, where a block has several. Returns how many went to `level`.
+    rows in that part, less than a whole place each, go to `level`, in order, if that has room. Adds the units to the
+    sums over blocks of the rows rotated by `rotation`, where a block has several. Returns how many went to `level`.
     """
     size, found, rounding = len(fine_N), 0, np.int64(PARTS - 1 - above)
     step = block_rows if block_rows > 1 else LANES

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from predictors.value import raised
 from selector.sampling import blending
 from selector.sampling.blending import Stock, blend, take_stock
 from selector.sampling.designs import UNIT, KeyedOrder, capped_inclusion, integer_sizes, keyed_order
@@ -137,7 +138,7 @@ def test_fine_units_and_their_rounding_by_hand() -> None:
 
     # π = (1+c)(u/8 + 1/32) = 1/32, 5/16, -, 9/32, 29/32, in units of 1/8: 1/4, 5/2, -, 9/4, 29/4.
     most, total, whole = blending._fine_units(
-        utility_N, credit_N, active_N, 1 / 8, 1 / 32, float(unit * parts), fine_N, many_b
+        utility_N, 1, credit_N, active_N, 1 / 8, 1 / 32, float(unit * parts), fine_N, many_b
     )
 
     assert (fine_N / parts).tolist() == [0.25, 2.5, 0.0, 2.25, 7.25]
@@ -157,7 +158,7 @@ def test_remainders_are_what_units_leave_of_the_chances() -> None:
     active_N, remainder_J = np.array([True, True, False]), np.empty(3)
     row_J = np.array([1, 0, 2])
 
-    blending._remainders(utility_N, credit_N, active_N, 0.5, 0.25, 16.0, np.array([6, 33, 0]), row_J, remainder_J)
+    blending._remainders(utility_N, 1, credit_N, active_N, 0.5, 0.25, 16.0, np.array([6, 33, 0]), row_J, remainder_J)
 
     # (1+c)(u/2 + 1/4) = 0.4, 2.1 and, not active, 0; times 16: 6.4, 33.6, 0.
     np.testing.assert_allclose(remainder_J, [0.6, 0.4, 0.0], atol=1e-12)
@@ -168,7 +169,7 @@ def test_remainders_are_what_units_leave_of_the_chances() -> None:
 def test_rows_that_can_take_no_unit_more_are_not_rounded_up(num_rows: int, chance: float) -> None:
     active_N = np.random.default_rng(num_rows).random(num_rows) < 0.5
     fine_N, many_b = np.empty(num_rows, np.int64), np.zeros(blending.PARTS, np.int64)
-    columns = (np.zeros(num_rows), np.zeros(num_rows, np.int32), active_N)
+    columns = (np.zeros(num_rows), 1, np.zeros(num_rows, np.int32), active_N)
 
     blending._fine_units(*columns, 0.0, chance, float(UNIT * blending.PARTS), fine_N, many_b)
     part = int(chance * UNIT * blending.PARTS) % blending.PARTS
@@ -180,3 +181,22 @@ def test_rows_that_can_take_no_unit_more_are_not_rounded_up(num_rows: int, chanc
 
     np.testing.assert_array_equal(level[:found], np.flatnonzero(active_N)[:some])
     np.testing.assert_array_equal(fine_N, np.where(active_N, int(chance * UNIT), 0))
+
+
+@pytest.mark.parametrize("power", range(1, blending.MAX_POWER + 1))
+@pytest.mark.parametrize("num_rows", SIZES)
+def test_a_power_taken_on_the_way_is_the_one_that_is_written_out_to_the_bit(num_rows: int, power: int) -> None:
+    base_N, credit_N, active_N, rest = pool(num_rows, 2)
+    base_N = np.maximum(base_N, 0.8)  # so that no chance is above 1
+    found = []
+    for value_N, of_it in ((base_N, power), (raised(base_N, float(power)), 1)):
+        stock = take_stock(value_N, credit_N, active_N, power=of_it)
+        blended = blend(
+            value_N, credit_N, active_N, stock, power=of_it,
+            places=0.75, floor=FLOOR, given=(rest, np.array([1.0, 0.25])), n=2, order=order_of(num_rows),
+        )  # fmt: skip
+        assert blended is not None
+        found.append((stock.gain, stock.weighted, *(array.tolist() for array in blended)))
+    assert found[0] == found[1]
+    assert take_stock(np.array([1e200, 2.0]), np.zeros(2, np.int32), np.ones(2, bool), power=2).num_bad == 1
+    assert blending._power(3.0, power) == 3.0**power
