@@ -319,7 +319,7 @@ def pool_counts(
     Counted by both at once: so many counters that few wait for the one before.
     """
     num_bins, num_codes, size = len(bin_D), len(category_C), len(category_N)
-    many_J = np.zeros(num_codes * (num_bins + 1), np.int64)
+    many_J = np.zeros(1 + num_codes * (num_bins + 1), np.int64)  # the first counts rows outside the frame
     place = np.empty(LANES, np.uint32)
     for base in range(0, size, LANES):
         width = min(LANES, size - base)
@@ -329,11 +329,12 @@ def pool_counts(
             frame_N[base : base + width],
         )
         for lane in range(width):
-            place[lane] = np.uint32((category_L[lane] + 1) * (num_bins + 1) + np.int32(rate_L[lane] * num_bins))
+            found = (category_L[lane] + 1) * (num_bins + 1) + np.int32(rate_L[lane] * num_bins)
+            place[lane] = np.uint32(found + 1) * np.uint32(frame_L[lane])
         for lane in range(width):
-            many_J[place[lane]] += frame_L[lane]
+            many_J[place[lane]] += 1
     for code in range(num_codes):
         for found in range(num_bins + 1):
-            many = many_J[code * (num_bins + 1) + found]
+            many = many_J[code * (num_bins + 1) + found + 1]
             category_C[code] += many
             bin_D[min(found, num_bins - 1)] += many

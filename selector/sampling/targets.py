@@ -104,10 +104,15 @@ class Classes:
         return nonzero_rows(self.due_N)
 
     @cached_property
+    def resting(self) -> np.ndarray:
+        """(R,) int64: the rows at rest, due ones among them, in order."""
+        return nonzero_rows(self.resting_N)
+
+    @cached_property
     def counts(self) -> Counts:
         return Counts(
             active=int(np.count_nonzero(self.active_N)),
-            resting=int(np.count_nonzero(self.resting_N)),
+            resting=len(self.resting),
             due=len(self.due),
         )
 
@@ -159,7 +164,7 @@ def shares(classes: Classes, *, selected: int, review: int, floor: float, audite
     that is due. audited: whether m >= 1.
     """
     counts = classes.counts
-    rows_R = nonzero_rows(classes.resting_N)
+    rows_R = classes.resting
     if not len(rows_R):
         return Shares(for_active=selected, floor=floor, rows_R=rows_R, pi_R=np.zeros(0))
     spare = 0.0 if audited else floor * selected
