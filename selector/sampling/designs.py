@@ -243,7 +243,8 @@ def among(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 def permutation(num: int, rng: np.random.Generator) -> np.ndarray:
     """A uniform random permutation of range(num), (num,) int64: the order of `num` random 63-bit keys."""
-    keys = rng.integers(0, 2**63, size=num, dtype=np.uint64)
+    # As integers(0, 2**63) gives them, which takes a number of 64 bits for each too, and a multiplication.
+    keys = rng.integers(0, 2**64, size=num, dtype=np.uint64) >> np.uint64(1)
     order = np.empty(num, np.int64)
     rising_places(keys, order)
     return order

@@ -33,5 +33,5 @@ def renew_credit(frame_N: Bools, in_flight_N: np.ndarray, credit_N: np.ndarray) 
     """Credit after a draw, in `credit_N` itself: one more for blocked rows of the frame, 0 for all others."""
     in_flight = nonzero_rows(in_flight_N)
     owed = credit_N[in_flight] + np.int32(1)
-    credit_N[nonzero_rows(credit_N)] = 0
+    credit_N[:] = 0
     credit_N[in_flight] = np.where(frame_N[in_flight], owed, 0)
