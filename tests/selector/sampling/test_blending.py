@@ -176,7 +176,7 @@ def test_rows_that_can_take_no_unit_more_are_not_rounded_up(num_rows: int, chanc
     some = int(active_N.sum()) if chance < 1.0 else 0
     assert (int(many_b.sum()), int(many_b[part])) == (some, some)
 
-    level = np.full(some, -1)
+    level = np.full(num_rows, -1)
     found = blending._round_up(fine_N, active_N, part, UNIT, 0, 1, level, np.zeros(num_rows, np.int64))
 
     np.testing.assert_array_equal(level[:found], np.flatnonzero(active_N)[:some])
