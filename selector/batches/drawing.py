@@ -184,13 +184,15 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         refill=request.refill,
     )
     if is_train:
-        utility_N = _utility(state, policy, beliefs, informative_N, frame, plan)
         cost_N = group_cost(state, config.policy.per, request.group_size)
+        is_bare = cost_N is None and rules is None and config.policy.reads == "belief"
+        power = policy.informative_power if is_bare else None
+        utility_N = informative_N if power else _utility(state, policy, beliefs, informative_N, frame, plan)
         if cost_N is not None:
             utility_N = utility_N / cost_N
         if rules is not None:
             utility_N = utility_N * review_rate(lifecycle_N, state.rows["reviews_N"])
-        drawn = draw(frame, utility_N, plan)
+        drawn = draw(frame, utility_N, plan, power=power or 1)
         if rules is not None:
             could_N = (lifecycle_N == Lifecycle.MASTERED) & (drawn.expected_N > 0)
             mastered_N = state.rows["mastered_draw_N"]

@@ -172,8 +172,7 @@ def _largest_sum(columns: Columns, quantity: int, top_QG: Floats, count: int) ->
     if count <= 0:
         return 0.0
     top_G = top_QG[quantity]
-    threshold = _kth_largest(top_G, count) if count < top_G.size else -1.0
-    group_J = np.flatnonzero(top_G > threshold)
+    group_J, threshold = _groups_above(top_G, count)
     value_I = np.empty(min(group_J.size * DEPTH, len(columns[-1])))
     value_I = value_I[: values_above(*columns, quantity, group_J, threshold, value_I)]
     if value_I.size > count:
@@ -181,10 +180,19 @@ def _largest_sum(columns: Columns, quantity: int, top_QG: Floats, count: int) ->
     return float(value_I.sum()) + max(threshold, 0.0) * (count - value_I.size)
 
 
-def _kth_largest(value_G: Floats, k: int) -> float:
-    """The k-th largest of more than k values. That of sets of BESIDE values, by their largest, is no larger than it."""
-    size = value_G.size
+def _groups_above(top_G: Floats, k: int) -> tuple[Integers, float]:
+    """The places of values above the k-th largest, in order, and that value: all, and −1, where there are no more.
+
+    The k-th largest of sets of BESIDE values, by their largest, is no larger than the one that is looked for.
+    """
+    size = top_G.size
+    if k >= size:
+        return np.flatnonzero(top_G > -1.0), -1.0
+    least = -1.0
     if size % BESIDE == 0 and k <= size // BESIDE:
-        top = value_G.reshape(BESIDE, -1).max(axis=0)
-        value_G = value_G[value_G >= np.partition(top, top.size - k)[top.size - k]]
-    return float(np.partition(value_G, value_G.size - k)[value_G.size - k])
+        top = top_G.reshape(BESIDE, -1).max(axis=0)
+        least = float(np.partition(top, top.size - k)[top.size - k])
+    near = np.flatnonzero(top_G >= least)
+    value = top_G[near]
+    threshold = float(np.partition(value, value.size - k)[value.size - k])
+    return near[value > threshold], threshold

@@ -115,7 +115,7 @@ def _draw(state: RunState, event: BatchDrawn) -> None:
     if event.deadline is not None:
         table["deadline"][ordinals] = event.deadline
         state.book.next_deadline = min(state.book.next_deadline, event.deadline)
-    np.add.at(state.in_flight_N, event.row_K, 1)
+    np.add.at(state.in_flight_N, event.row_K, np.int32(1))
     priors.fold_begun(state, batch)
     state.last_change = state.seq
 
@@ -136,7 +136,7 @@ def _count_train_draw(state: RunState, event: BatchDrawn) -> None:
     state.revisit_draws = event.revisit_draws or 0
     due_N = due_revisits(state, state.revisit_draws)
     state.rows["overdue_N"] = next_overdue(due_N, event.row_K)
-    np.add.at(state.rows["drawn_N"], event.row_K, 1)
+    np.add.at(state.rows["drawn_N"], event.row_K, np.int32(1))
     state.rows["last_draw_N"][event.row_K] = state.train_draws + 1
     state.train_draws += 1
     count_draw(state, event.refill)

@@ -44,6 +44,13 @@ class Policy(ABC):
             values[name] = value
         return cls(**values)
 
+    @property
+    def informative_power(self) -> int | None:
+        """The whole power of P(informative) that `utility` is, and `reward_utility` too, where they are just that: then
+        a draw need not write them out. None for all other policies.
+        """
+        return None
+
     @abstractmethod
     def utility(self, beliefs: Beliefs, *, group_size: int, informative_N: np.ndarray | None = None) -> np.ndarray:
         """Worth of one ticket by row: (N,) float64, finite and >= 0. N is whatever rows the beliefs are of.

@@ -31,6 +31,10 @@ class Midband(Policy):
     def __post_init__(self) -> None:
         check_power(self.power)
 
+    @property
+    def informative_power(self) -> int | None:
+        return int(self.power) if self.weights == "none" and self.power in (1.0, 2.0, 3.0, 4.0) else None
+
     def utility(self, beliefs: Beliefs, *, group_size: int, informative_N: np.ndarray | None = None) -> np.ndarray:
         if self.weights != "none" and self.advantage != "grpo":
             return np.sqrt(expected_outcome_variance(beliefs.mean_N, beliefs.variance_N))

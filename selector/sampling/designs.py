@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from selector.sampling.scans import BINS, add_units, block_sums, rising_places, whole_units
+from selector.sampling.scans import BINS, add_units, block_sums, grid_rows, rising_places, whole_units
 
 UNIT = 2**40  # units of one whole place
 MAX_PLACES = 2**22  # n * UNIT must stay below 2**63 with room for partial sums
@@ -208,15 +208,8 @@ def systematic(units_N: np.ndarray, order: KeyedOrder, start: int, sum_B: np.nda
         return np.zeros(0, np.int64)
     if not fits:
         raise ValueError("units must be in [0, 2**40]: a row cannot fill more than one place")
-    end_B = np.cumsum(sum_B[order.block_B])
-    grid_n = start + UNIT * np.arange(n, dtype=np.int64)
-    hit_n = np.searchsorted(end_B, grid_n, side="right")
-    place_nW = order.block_B[hit_n, None] * width + np.arange(width)
-    inside_nW = units_N[(place_nW + order.rotation) % order.num_rows] * (place_nW < order.num_rows)
-    begin_n = end_B[hit_n] - inside_nW.sum(axis=1)
-    within_n = (np.cumsum(inside_nW, axis=1) <= (grid_n - begin_n)[:, None]).sum(axis=1)
-    place_n = order.block_B[hit_n] * width + within_n
-    rows_n: np.ndarray = (place_n + order.rotation) % order.num_rows
+    rows_n = np.empty(n, np.int64)
+    grid_rows(units_N, order.block_B, sum_B, order.rotation, width, start, UNIT, rows_n)
     return rows_n
 
 
@@ -250,7 +243,8 @@ def among(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 def permutation(num: int, rng: np.random.Generator) -> np.ndarray:
     """A uniform random permutation of range(num), (num,) int64: the order of `num` random 63-bit keys."""
-    keys = rng.integers(0, 2**63, size=num, dtype=np.uint64)
+    # As integers(0, 2**63) gives them, which takes a number of 64 bits for each too, and a multiplication.
+    keys = rng.integers(0, 2**64, size=num, dtype=np.uint64) >> np.uint64(1)
     order = np.empty(num, np.int64)
     rising_places(keys, order)
     return order

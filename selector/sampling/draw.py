@@ -41,20 +41,21 @@ from selector.sampling.scans import rows_of_rank
 from selector.sampling.targets import Classes, Places, count_places, selected_inclusion, shares, uniform_inclusion
 
 
-def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan) -> Drawn:
+def draw(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan, *, power: int = 1) -> Drawn:
     """One train draw. Equal arguments give equal bytes on one build.
 
-    utility_N: (N,) finite, >= 0, on any scale; how much a ticket of the row is worth. Rows at rest are drawn for
-    review only, unless `short` is "fill" or every prompt is alike. Raises ValueError for utilities that are no such
-    numbers or do not fit the frame.
+    utility_N: (N,) finite, >= 0, on any scale; how much a ticket of the row is worth, to this power, which most draws
+    need not write out. Rows at rest are drawn for review only, unless `short` is "fill" or every prompt is alike.
+    Raises ValueError for utilities that are no such numbers or do not fit the frame.
     """
-    classes = _classes(frame, utility_N, plan, frame.eligible_N(allow_repeat=plan.allow_repeat))
+    eligible_N = frame.eligible_N(allow_repeat=plan.allow_repeat)
+    classes = _classes(frame, utility_N, plan, eligible_N, power=power)
     stock = _checked_stock(classes, frame)
     if plan.quotas:
         active_N = np.where(classes.active_N, classes.gain_N, 0.0)
         shares, free = np.array(plan.quotas), (1.0 - plan.floor) * (1.0 - plan.audit_share) * plan.size
-        utility_N = quota_utility(utility_N, active_N, _strata(frame), shares, max(free, 1e-9))
-        classes = replace(classes, utility_N=utility_N)
+        held_N = quota_utility(classes.utility_N, active_N, _strata(frame), shares, max(free, 1e-9))
+        classes = replace(classes, base_N=held_N, power=1)
     counts = classes.counts
     share_m = round_down(plan.audit_share * plan.size + plan.rng(Stream.AUDIT_COUNT).random())
     if plan.audit_share > 0 and plan.refill == 0:
@@ -136,17 +137,19 @@ def _strata(frame: DrawFrame) -> np.ndarray:
 
 
 def _checked_stock(classes: Classes, frame: DrawFrame) -> Stock:
-    utility_N = classes.utility_N
-    if len(utility_N) != len(frame.frame_N):
-        raise ValueError(f"{len(utility_N)} utilities for {len(frame.frame_N)} rows")
-    stock = take_stock(utility_N, classes.credit_N, classes.active_N)
+    if len(classes.base_N) != len(frame.frame_N):
+        raise ValueError(f"{len(classes.base_N)} utilities for {len(frame.frame_N)} rows")
+    stock = take_stock(classes.base_N, classes.credit_N, classes.active_N, power=classes.power)
     if stock.num_bad:
+        utility_N = classes.utility_N
         row = int(np.argmin(np.isfinite(utility_N) & (utility_N >= 0.0)))
         raise ValueError(f"utilities must be finite and >= 0; row {row} has {utility_N[row]}")
     return stock
 
 
-def _classes(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan, eligible_N: np.ndarray) -> Classes:
+def _classes(
+    frame: DrawFrame, base_N: np.ndarray, plan: DrawPlan, eligible_N: np.ndarray, *, power: int = 1
+) -> Classes:
     if plan.exact_uniform:
         active_N, resting_N = eligible_N, np.zeros_like(eligible_N)
     else:  # a due row takes its place from the review share, whatever its state
@@ -158,7 +161,8 @@ def _classes(frame: DrawFrame, utility_N: np.ndarray, plan: DrawPlan, eligible_N
         waited_N=frame.waited_N,
         eligible_N=eligible_N,
         credit_N=frame.credit_N,
-        utility_N=utility_N,
+        base_N=base_N,
+        power=power,
     )
 
 
@@ -170,10 +174,11 @@ def _units(
     if not (plan.exact_uniform or plan.top or plan.quotas) and 0 < places.selected < total:
         parts = shares(classes, selected=places.selected, review=review, floor=plan.floor, audited=audited)
         blended = blend(
-            classes.utility_N,
+            classes.base_N,
             classes.credit_N,
             classes.active_N,
             stock,
+            power=classes.power,
             places=parts.for_active,
             floor=parts.floor,
             given=(parts.rows_R, parts.pi_R),
@@ -187,7 +192,7 @@ def _units(
 
 def _selected(classes: Classes, plan: DrawPlan, places: Places, review: int, *, audited: bool) -> np.ndarray:
     if places.selected == 0:
-        return np.zeros(len(classes.utility_N))
+        return np.zeros(len(classes.base_N))
     if plan.exact_uniform:
         return uniform_inclusion(classes.gain_N, places)
     if plan.top:
@@ -204,7 +209,7 @@ def _candidates(classes: Classes, plan: DrawPlan, places: Places) -> np.ndarray 
         return None
     eligible = np.flatnonzero(classes.eligible_N)
     count = min(round_up(plan.candidates * places.selected), len(eligible))
-    candidate_N = np.zeros(len(classes.utility_N), bool)
+    candidate_N = np.zeros(len(classes.base_N), bool)
     candidate_N[eligible[uniform_order_prefix(len(eligible), count, plan.rng(Stream.CANDIDATES))]] = True
     return candidate_N
 
@@ -332,7 +337,7 @@ def _reason(
         return ShortReason.POOL_EMPTY
     if places.uncut == plan.size:
         return ShortReason.DIVISOR
-    unblocked = _classes(frame, classes.utility_N, plan, frame.frame_N).counts
+    unblocked = _classes(frame, classes.base_N, plan, frame.frame_N).counts
     fill = plan.short == "fill"
     free = count_places(unblocked, size=plan.size, audit=audit, review=review, fill=fill, unit=1)
     at_work_N = frame.frame_N & (plan.exact_uniform | (frame.resting_code_N == int(RestingCode.NONE)))

@@ -21,6 +21,9 @@ BINS = 4096
 BLOCK = 128
 """Rows that are counted together when single rows are looked for."""
 
+SPAN_BYTES = 1024
+"""Numbers that are passed over together where all are 0."""
+
 
 @compiled
 def class_totals(utility_N: np.ndarray, gain_N: np.ndarray) -> tuple[float, float]:
@@ -156,6 +159,35 @@ def block_sums(units_N: np.ndarray, rotation: int, width: int, unit: int, sum_B:
 
 
 @compiled
+def grid_rows(
+    units_N: np.ndarray,
+    block_B: np.ndarray,
+    sum_B: np.ndarray,
+    rotation: int,
+    width: int,
+    start: int,
+    unit: int,
+    row_J: np.ndarray,
+) -> None:
+    """Rows under the grid start, start + unit, ... laid over the units of the rows, block by block in the order of
+    `block_B`: written to `row_J`, which is no longer than the grid. Blocks and their sums as in `block_sums`, no unit
+    below 0.
+    """
+    size, found, target, end = len(units_N), 0, start, np.int64(0)
+    for block in block_B:
+        below = end
+        end += sum_B[block]
+        place = block * width + rotation - 1
+        while target < end and found < len(row_J):
+            while below <= target:  # up to the row that the grid's next point falls on
+                place += 1
+                below += units_N[place if place < size else place - size]
+            row_J[found] = place if place < size else place - size
+            found += 1
+            target += unit
+
+
+@compiled
 def gains(credit_N: np.ndarray, eligible_N: np.ndarray, gain_N: np.ndarray) -> None:
     """1+c for eligible rows and 0 for others, written to `gain_N`."""
     for row in range(len(credit_N)):
@@ -177,36 +209,43 @@ def nonzero_rows(value_N: np.ndarray) -> np.ndarray:
     """(M,) int64: the rows of entries that are not 0 or false, in order. Quicker than numpy's where these are few."""
     value_N = np.ascontiguousarray(value_N)
     value_N = value_N.view(np.uint8) if value_N.dtype == np.bool_ else value_N
-    return _nonzero_rows(value_N, value_N[: len(value_N) // BLOCK * BLOCK].view(np.uint64))
+    span = SPAN_BYTES // value_N.itemsize
+    return _nonzero_rows(value_N, value_N[: len(value_N) // span * span].view(np.uint64), span)
 
 
 @compiled
-def _nonzero_rows(value_N: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """words: the whole blocks of the values, read as larger numbers, of which all are 0 in most blocks."""
-    size, num_blocks = len(value_N), len(value_N) // BLOCK
-    per_block = len(words) // max(num_blocks, 1)
-    near_b = np.empty(num_blocks + 1, np.int64)
-    num_near = many = 0
-    for block in range(num_blocks + 1):
-        found = np.uint64(block == num_blocks)  # what the last block leaves is gone through in any case
-        if block < num_blocks:
-            word_W = words[block * per_block : (block + 1) * per_block]
-            for word in range(per_block):
-                found |= word_W[word]
-        if found:
-            near_b[num_near] = block
-            num_near += 1
-            for row in range(block * BLOCK, min(block * BLOCK + BLOCK, size)):
-                many += 1 if value_N[row] != 0 else 0
-    row_M = np.empty(many, np.int64)
-    many = 0
+def _is_any(word_W: np.ndarray) -> bool:
+    """Whether one of these numbers is not 0."""
+    found = np.uint64(0)
+    for word in range(len(word_W)):
+        found |= word_W[word]
+    return bool(found != 0)
+
+
+@compiled
+def _nonzero_rows(value_N: np.ndarray, words: np.ndarray, span_rows: int) -> np.ndarray:
+    """words: the whole spans of the values, read as larger numbers, of which all are 0 in most spans."""
+    size, num_spans = len(value_N), len(value_N) // span_rows
+    per_span = len(words) // max(num_spans, 1)
+    per_block = per_span * BLOCK // span_rows
+    start_b = np.empty(size // BLOCK + 1, np.int64)
+    num_near = 0
+    for span in range(num_spans + 1):
+        is_rest = span == num_spans  # which is gone through in any case
+        if not (is_rest or _is_any(words[span * per_span : (span + 1) * per_span])):
+            continue
+        for start in range(span * span_rows, min(span * span_rows + span_rows, size), BLOCK):
+            word = start // BLOCK * per_block
+            if is_rest or _is_any(words[word : word + per_block]):
+                start_b[num_near] = start
+                num_near += 1
+    row_M, many = np.empty(num_near * BLOCK, np.int64), 0
     for near in range(num_near):
-        block = near_b[near]
-        for row in range(block * BLOCK, min(block * BLOCK + BLOCK, size)):
-            if value_N[row] != 0:
-                row_M[many] = row
-                many += 1
-    return row_M
+        start = start_b[near]
+        for row in range(start, min(start + BLOCK, size)):
+            row_M[many] = row  # overwritten by the next one where this is not one of them
+            many += 1 if value_N[row] != 0 else 0
+    return row_M[:many].copy()
 
 
 def rows_of_rank(mask_N: np.ndarray, rank_J: np.ndarray, row_J: np.ndarray) -> None:
@@ -281,7 +320,7 @@ def pool_counts(
     Counted by both at once: so many counters that few wait for the one before.
     """
     num_bins, num_codes, size = len(bin_D), len(category_C), len(category_N)
-    many_J = np.zeros(num_codes * (num_bins + 1), np.int64)
+    many_J = np.zeros(1 + num_codes * (num_bins + 1), np.int64)  # the first counts rows outside the frame
     place = np.empty(LANES, np.uint32)
     for base in range(0, size, LANES):
         width = min(LANES, size - base)
@@ -291,11 +330,12 @@ def pool_counts(
             frame_N[base : base + width],
         )
         for lane in range(width):
-            place[lane] = np.uint32((category_L[lane] + 1) * (num_bins + 1) + np.int32(rate_L[lane] * num_bins))
+            found = (category_L[lane] + 1) * (num_bins + 1) + np.int32(rate_L[lane] * num_bins)
+            place[lane] = np.uint32(found + 1) * np.uint32(frame_L[lane])
         for lane in range(width):
-            many_J[place[lane]] += frame_L[lane]
+            many_J[place[lane]] += 1
     for code in range(num_codes):
         for found in range(num_bins + 1):
-            many = many_J[code * (num_bins + 1) + found]
+            many = many_J[code * (num_bins + 1) + found + 1]
             category_C[code] += many
             bin_D[min(found, num_bins - 1)] += many

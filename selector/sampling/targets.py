@@ -24,6 +24,7 @@ from math import floor as round_down
 
 import numpy as np
 
+from predictors.value import raised
 from selector.sampling.designs import among, capped_inclusion, top_inclusion
 from selector.sampling.scans import class_totals, gains, mixed_sizes, nonzero_rows, weighted_total
 
@@ -80,9 +81,15 @@ class Classes:
     waited_N: np.ndarray | None  # int32, draws since a due row's turn; the longest wait goes first
     eligible_N: np.ndarray  # bool, active or resting
     credit_N: np.ndarray  # int32, c
-    utility_N: np.ndarray  # float64, finite and >= 0
+    base_N: np.ndarray  # float64, finite and >= 0
+    power: int  # that the utility is of the base
     top: bool = False  # the largest utilities are taken
     candidate_N: np.ndarray | None = None  # bool, rows that `top` looks at first; None: all
+
+    @cached_property
+    def utility_N(self) -> np.ndarray:
+        """(N,) float64, finite and >= 0."""
+        return self.base_N if self.power == 1 else raised(self.base_N, float(self.power))
 
     @cached_property
     def gain_N(self) -> np.ndarray:
@@ -97,10 +104,15 @@ class Classes:
         return nonzero_rows(self.due_N)
 
     @cached_property
+    def resting(self) -> np.ndarray:
+        """(R,) int64: the rows at rest, due ones among them, in order."""
+        return nonzero_rows(self.resting_N)
+
+    @cached_property
     def counts(self) -> Counts:
         return Counts(
             active=int(np.count_nonzero(self.active_N)),
-            resting=int(np.count_nonzero(self.resting_N)),
+            resting=len(self.resting),
             due=len(self.due),
         )
 
@@ -113,7 +125,8 @@ class Classes:
             waited_N=None if self.waited_N is None else self.waited_N[rows],
             eligible_N=self.eligible_N[rows],
             credit_N=self.credit_N[rows],
-            utility_N=self.utility_N[rows],
+            base_N=self.base_N[rows],
+            power=self.power,
             top=self.top,
             candidate_N=None if self.candidate_N is None else self.candidate_N[rows],
         )
@@ -151,7 +164,7 @@ def shares(classes: Classes, *, selected: int, review: int, floor: float, audite
     that is due. audited: whether m >= 1.
     """
     counts = classes.counts
-    rows_R = nonzero_rows(classes.resting_N)
+    rows_R = classes.resting
     if not len(rows_R):
         return Shares(for_active=selected, floor=floor, rows_R=rows_R, pi_R=np.zeros(0))
     spare = 0.0 if audited else floor * selected

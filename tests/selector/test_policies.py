@@ -6,7 +6,8 @@ import pytest
 
 from api.schemas import PolicyRequest
 from predictors.base import Beliefs
-from predictors.value import informative_probability
+from predictors.rewards import RewardBeliefs
+from predictors.value import informative_probability, raised
 from selector.config import Advantage, PolicyConfig, Utility, Weights
 from selector.policies import POLICIES, Policy, build_policy, override
 from selector.sampling.draw import draw
@@ -82,6 +83,31 @@ def test_without_weights_the_utility_is_a_power_of_the_chance_to_be_informative(
     policy = make_policy(power=3.0)
 
     assert policy.utility(make_beliefs([0.5]), group_size=2)[0] == pytest.approx(0.125)
+
+
+@pytest.mark.parametrize("power", [1.0, 1.5, 2.0, 3.0, 4.0, 5.0])
+@pytest.mark.parametrize("weights", ["none", "clipped"])
+def test_a_policy_that_names_its_power_of_the_chance_to_be_informative_is_it_to_the_bit(
+    power: float, weights: Weights
+) -> None:
+    policy = make_policy(power=power, weights=weights)
+    given_N = np.random.default_rng(0).random(200)
+    zero_N = np.zeros(200)
+    rewarded = RewardBeliefs(
+        mean_N=zero_N, mean_variance_N=zero_N, informative_N=given_N, variance_N=zero_N, deviation_N=zero_N,
+        n_eff_N=zero_N, lag_N=zero_N.astype(np.int64),
+    )  # fmt: skip
+
+    if weights != "none" or power not in (1.0, 2.0, 3.0, 4.0):
+        assert policy.informative_power is None
+        return
+    assert policy.informative_power == power
+    for found_N in (
+        policy.utility(make_beliefs([0.5] * 200), group_size=8, informative_N=given_N),
+        policy.reward_utility(rewarded, group_size=8),
+    ):
+        assert found_N is not None
+        np.testing.assert_array_equal(found_N, raised(given_N, power))
 
 
 def test_with_weights_the_utility_is_the_root_of_the_chance_to_be_informative() -> None:

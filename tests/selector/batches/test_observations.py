@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from selector.batches import observations
 from selector.batches.observations import Bools, DrawRecord, Floats, Integers, ObservationRanges, observation_ranges
 from selector.sampling.inclusion import Inclusion
 from tests.selector.audit_cases import record
@@ -111,6 +112,18 @@ def test_the_largest_are_found_among_many_rows() -> None:
     found = ranges_of_one(pi, np.zeros(20_000, int), predicted, np.ones(20_000, bool), 64, 6, 20_000)
     up = np.sort((1 - predicted) / pi)[-64:].sum()
     assert found.reweighted[1] == pytest.approx((predicted.sum() + up) / 20_000)
+
+
+@pytest.mark.parametrize("size", [1, 3, 16, 320, 3_200, 3_203])
+@pytest.mark.parametrize("count", [1, 2, 15, 200, 4_000])
+@pytest.mark.parametrize("distinct", [1, 5, 10**9])
+def test_the_groups_above_the_kth_largest_are_those_of_a_sorted_list(size: int, count: int, distinct: int) -> None:
+    top_G = np.random.default_rng(size * count).integers(-1, distinct, size) / 7.0
+
+    found, threshold = observations._groups_above(top_G, count)
+
+    assert threshold == (sorted(top_G)[-count] if count < size else -1.0)
+    assert found.tolist() == [place for place, value in enumerate(top_G) if value > threshold]
 
 
 def test_ranges_are_refused_when_a_prediction_is_no_probability_or_the_frame_too_small() -> None:

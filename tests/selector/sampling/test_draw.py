@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from predictors.value import raised
 from selector.sampling.draw import draw, draw_uniform
 from selector.sampling.draw_plan import DrawFrame, DrawPlan, RestingCode, ShortReason
 from tests.selector.draw_cases import (
@@ -50,6 +51,15 @@ def test_chances_add_up_to_the_tickets_in_every_draw() -> None:
 def test_the_same_draw_again_gives_the_same_bytes() -> None:
     for _, frame, utility_N, plan in random_cases(100):
         assert_same(draw(frame, utility_N, plan), draw(frame, utility_N.copy(), plan))
+
+
+@pytest.mark.parametrize("power", [2, 4])
+def test_utilities_given_by_their_root_draw_as_those_that_are_written_out(power: int) -> None:
+    for _, frame, utility_N, plan in random_cases(300):
+        base_N = utility_N**0.25  # so that no power overflows
+        assert_same(draw(frame, base_N, plan, power=power), draw(frame, raised(base_N, float(power)), plan))
+    with pytest.raises(ValueError, match="row 1 has inf"):
+        draw(make_frame(3), np.array([1.0, 1e200, 1.0]), make_plan(2), power=power)
 
 
 def test_every_eligible_prompt_keeps_its_floor() -> None:

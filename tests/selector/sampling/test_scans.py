@@ -107,3 +107,63 @@ def test_a_pool_is_counted_by_category_and_by_pass_rate() -> None:
 
     assert category_C.tolist() == [1, 1, 0, 2]
     assert bin_D.tolist() == [2, 0, 0, 0, 0, 0, 0, 0, 0, 2]
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int32])
+@pytest.mark.parametrize("share", [0.0, 0.0005, 0.02, 1.0])
+@pytest.mark.parametrize("num_rows", [0, 1, scans.BLOCK, scans.SPAN_BYTES, 5 * scans.SPAN_BYTES + 3 * scans.BLOCK + 7])
+def test_rows_that_are_not_0_are_found_in_order(num_rows: int, share: float, dtype: type[np.generic]) -> None:
+    rng = np.random.default_rng(num_rows)
+    value_N = (rng.integers(1, 120, num_rows) * (rng.random(num_rows) < share)).astype(dtype)
+    found = scans.nonzero_rows(value_N)
+    assert found.dtype == np.int64
+    np.testing.assert_array_equal(found, np.flatnonzero(value_N))
+    np.testing.assert_array_equal(scans.nonzero_rows(np.repeat(value_N, 2)[::2]), found)  # not contiguous
+
+
+@pytest.mark.parametrize("row", [0, scans.BLOCK - 1, scans.BLOCK, scans.SPAN_BYTES - 1, scans.SPAN_BYTES, 2_400])
+def test_a_single_row_that_is_not_0_is_found_wherever_it_is(row: int) -> None:
+    value_N = np.zeros(2_401, np.int32)
+    value_N[row] = -1
+    assert scans.nonzero_rows(value_N).tolist() == scans.nonzero_rows(value_N < 0).tolist() == [row]
+
+
+def test_a_grid_over_units_in_a_rotated_order_of_blocks_by_hand() -> None:
+    units_N = np.array([3, 1, 4, 0, 4])
+    # Rotated by 1 the rows are 1, 2 | 3, 4 | 0; the second block first, so 0 4 | 1 4 | 3, and points at 1, 5, 9.
+    row_J = np.empty(3, np.int64)
+    scans.grid_rows(units_N, np.array([1, 0, 2]), np.array([5, 4, 3]), 1, 2, 1, 4, row_J)
+    assert row_J.tolist() == [4, 2, 0]
+
+
+@pytest.mark.parametrize("num_rows", [1, 5, 64, 1_000])
+@pytest.mark.parametrize("width", [1, 7, 64])
+def test_each_point_of_a_grid_falls_on_the_row_whose_units_hold_it(num_rows: int, width: int) -> None:
+    rng, unit = np.random.default_rng(num_rows * width), 50
+    units_N = rng.integers(0, unit + 1, num_rows) * (rng.random(num_rows) < 0.7)
+    num_blocks = -(-num_rows // width)
+    for rotation in (0, num_rows // 3, num_rows - 1):
+        sum_B, block_B = np.empty(num_blocks, np.int64), rng.permutation(num_blocks)
+        assert scans.block_sums(units_N, rotation, width, unit, sum_B)
+        place = (block_B[:, None] * width + np.arange(width)).ravel()
+        rows = (place[place < num_rows] + rotation) % num_rows
+        owner = np.repeat(rows, units_N[rows])  # of each single unit, in order
+        for start in (0, 17, unit - 1):
+            row_J = np.full(len(owner[start::unit]), -1)
+            scans.grid_rows(units_N, block_B, sum_B, rotation, width, start, unit, row_J)
+            np.testing.assert_array_equal(row_J, owner[start::unit])
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 64, 1_000])
+@pytest.mark.parametrize("span", [1, 5, 2**63])
+def test_keys_are_put_in_rising_order_and_equal_ones_in_theirs(size: int, span: int) -> None:
+    key_J = np.random.default_rng(size).integers(0, span, size, dtype=np.uint64)
+    place_J = np.full(size, -1)
+    scans.rising_places(key_J, place_J)
+    np.testing.assert_array_equal(place_J, np.argsort(key_J, kind="stable"))
+
+
+def test_keys_at_the_ends_of_their_range_by_hand() -> None:
+    place_J = np.full(4, -1)
+    scans.rising_places(np.array([2**63 - 1, 0, 2**62, 1], np.uint64), place_J)
+    assert place_J.tolist() == [1, 3, 2, 0]
