@@ -9,7 +9,7 @@ import pytest
 from predictors.base import Beliefs, FloatArray
 from predictors.calibration import beta_binomial_log_loss
 from predictors.experts import Experts, aged
-from predictors.mixture import MIN_WEIGHT, RETURN_RATE, SHARE_E1, SPEED_E1, Mixture
+from predictors.mixture import GROUPS_PER_STEP, MIN_WEIGHT, RETURN_RATE, SHARE_E1, SPEED_E1, Mixture
 from predictors.reading import MIN_N_EFF
 from predictors.value import informative_probability
 from tests.predictors.groups import estimator, groups
@@ -289,6 +289,31 @@ def test_a_pool_that_jumps_is_believed_to_jump() -> None:
     assert losses[24] < flat
     assert losses[39] < losses[19] + 0.15
     assert 0.85 < covered(beliefs, pass_rate) <= 1.0
+
+
+def test_a_whole_pool_in_one_report_is_back_within_three_visits_of_a_jump() -> None:
+    """The pace learns in steps, so that what a thousand groups say at once counts as if they had come one by one."""
+    rng = np.random.default_rng(4)
+    made, pass_rate = mixture(1_000), rng.beta(0.6, 0.8, 1_000)
+    for place in range(24):
+        if place == 20:
+            pass_rate = rng.beta(0.8, 0.6, 1_000)
+        beliefs, _ = visit(made, place * LAG, pass_rate, rng)
+
+    assert covered(beliefs, pass_rate) > 0.87  # the sd of a share of 1,000 at .9 is .0095
+
+
+def test_a_large_report_is_the_same_as_its_steps_one_after_the_other() -> None:
+    rng = np.random.default_rng(5)
+    whole, parts, pass_rate = mixture(600), mixture(600), rng.beta(0.6, 0.8, 600)
+    for version in (0, 10, 20):
+        told = groups(np.arange(600), rng.binomial(8, pass_rate), version=version)
+        whole.observe(told)
+        for start in range(0, 600, GROUPS_PER_STEP):
+            parts.observe(told.take(np.arange(start, min(start + GROUPS_PER_STEP, 600))))
+
+    for name, array in whole.state().items():
+        np.testing.assert_array_equal(array, parts.state()[name], err_msg=name)
 
 
 def test_prompts_that_regress_after_mastery_are_noticed_within_three_groups() -> None:
