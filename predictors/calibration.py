@@ -33,8 +33,9 @@ def beta_binomial_log_loss(
     which is binomial at r = 0. A graded sum k that is no whole number has no such probability; there each product is
     continued between whole numbers, log-linearly up to MAX_FACTORS, which orders forecasts in the same way.
 
-    mean_B: (B,) in (0, 1). variance_B: (B,) in [0, m (1 - m)). passes_B: (B,) in [0, n]. scored_B: (B,) >= 1.
-    Returns (B,) >= 0 for whole k. Raises ValueError if a value is out of range.
+    mean_B: (B,) in (0, 1), or (E, B) of several beliefs about the same groups. variance_B: of that shape, in
+    [0, m (1 - m)). passes_B: (B,) in [0, n]. scored_B: (B,) >= 1. Returns the shape of mean_B, >= 0 for whole k. Raises
+    ValueError if a value is out of range.
     """
     mean_B, variance_B = np.asarray(mean_B, dtype=np.float64), np.asarray(variance_B, dtype=np.float64)
     passes_B, scored_B = np.asarray(passes_B, dtype=np.float64), np.asarray(scored_B)
@@ -51,13 +52,10 @@ def beta_binomial_log_loss(
         + _log_product((1.0 - mean_B) * rest_B, overlap_B, failures_B)
         - _log_product(rest_B, overlap_B, scored_B.astype(np.float64))
     )
-    one = np.ones_like(mean_B)
-    log_choices_B = (
-        _log_product(one, one, scored_B.astype(np.float64))
-        - _log_product(one, one, passes_B)
-        - _log_product(one, one, failures_B)
-    )
-    return -(log_probability_B + log_choices_B)
+    count_TB, one = np.stack([passes_B, failures_B, scored_B.astype(np.float64)]), np.ones(())
+    ways_passed_B, ways_failed_B, ways_B = _log_product(one, one, count_TB)
+    log_choices_B = ways_B - ways_passed_B - ways_failed_B
+    return np.asarray(-(log_probability_B + log_choices_B))
 
 
 def brier(probability_B: FloatArray, outcome_B: FloatArray) -> FloatArray:
@@ -158,19 +156,22 @@ def reliability(
 
 def _log_product(start_B: FloatArray, step_B: FloatArray, count_B: FloatArray) -> FloatArray:
     """log prod_{j < count} (start + j step), start > 0, step >= 0; a last factor that is cut counts by its share.
+    Shapes broadcast.
 
     Factors from MAX_FACTORS on are summed by the Euler-Maclaurin formula, as a probe may have thousands of rollouts.
     """
-    total_B = np.zeros(np.shape(count_B))
+    total_B = np.zeros(np.broadcast_shapes(np.shape(start_B), np.shape(count_B)))
     most = count_B.max(initial=0.0)
     for j in range(int(min(np.ceil(most), MAX_FACTORS))):
-        share_B = np.clip(count_B - j, 0.0, 1.0)
+        share_B = np.minimum(np.maximum(count_B - j, 0.0), 1.0)
         total_B += share_B * np.log(start_B + j * step_B)
     if most > MAX_FACTORS:
-        long = np.flatnonzero(count_B > MAX_FACTORS)
-        total_B[long] += _log_tail(
-            start_B[long] + MAX_FACTORS * step_B[long], step_B[long], count_B[long] - MAX_FACTORS
+        long = np.broadcast_to(count_B > MAX_FACTORS, total_B.shape)
+        first_J, step_J, count_J = (
+            np.broadcast_to(array_B, total_B.shape)[long]
+            for array_B in (start_B + MAX_FACTORS * step_B, step_B, count_B - MAX_FACTORS)
         )
+        total_B[long] += _log_tail(first_J, step_J, count_J)
     return total_B
 
 

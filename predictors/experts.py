@@ -81,12 +81,8 @@ class Experts:
 
 def losses(mean_EB: FloatArray, overlap_EB: FloatArray, groups: Observations) -> FloatArray:
     """(E, B) log loss of each belief on each group, in nats."""
-    size = mean_EB.shape[0]
-    mean_J, overlap_J = mean_EB.ravel(), overlap_EB.ravel()
-    loss_J = beta_binomial_log_loss(
-        mean_J, overlap_J * mean_J * (1.0 - mean_J), np.tile(groups.passes_B, size), np.tile(groups.scored_B, size)
-    )
-    return loss_J.reshape(mean_EB.shape)
+    variance_EB = overlap_EB * mean_EB * (1.0 - mean_EB)
+    return beta_binomial_log_loss(mean_EB, variance_EB, groups.passes_B, groups.scored_B)
 
 
 def parameters(mean: FloatArray, overlap: FloatArray) -> tuple[FloatArray, FloatArray]:

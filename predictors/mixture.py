@@ -44,8 +44,9 @@ SHARE_E1 = np.array([[0.3], [0.5], [0.2]])
 RETURN_RATE = 40.0
 """Weights are half-way back, and half of the jumps have happened, once process noise times lag is 1 / this."""
 
-GROUPS_PER_STEP = 512
-"""Groups after which the pool's pace moves within a call, so that a large report of a pool that jumped teaches more."""
+GROUPS_PER_STEP = 128
+"""Groups after which the pool's pace moves within a call: its logarithms move by a bounded step at a time, so in a
+large report of a pool that jumped several small steps teach more than one. A step takes about a millisecond."""
 
 MIN_WEIGHT = 1e-3
 """Least weight of an expert with a memory, so that a prompt that was steady for long can still change."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from predictors.base import NEVER, FloatArray, IntArray, State, check_categories, check_rows, require_between
 from predictors.learned_rate import FACTORS, LearnedRate
 from predictors.reward_groups import RewardGroups
+from predictors.reward_levels import LOG_RANGE, MAX_SURPRISE, RewardLevels, log_variances
 from predictors.reward_ties import RewardTies
 
 BLOCK_ROWS = 8192
@@ -24,35 +25,17 @@ LAST_VERSION = 2**31 - 1  # that is told apart: four bytes a row; later ones cou
 REFERENCE_SIZE = 8
 """Rollouts of the group whose expected variance says how noisy rewards are when means are shrunk."""
 
-CATEGORY_WEIGHT = 4.0
-"""First groups that the pool counts for in a category."""
-
-FIRST_MEMORY = 5_000.0
-"""First groups of rows over which what they showed of categories fades by a factor of e."""
-
 TRACK_WEIGHT = 8.0
 """Groups of rows tried before that it takes to believe half of a common movement in one call."""
 
 WANDER_START = 1e-4
 """Variance by which a row's mean wanders per version, to start with, as a share of that between rows."""
 
-BETWEEN_START, LOG_BETWEEN_START, START_WEIGHT = 1.0, 1.0, 8.0
-"""Variance of means between rows, in that among siblings, and variance of the log of the spread between rows, to start
-with; and the first groups that each counts for."""
-
-LEAST_LOG_BETWEEN, LEAST_NOISE = 0.02, 1e-6
-"""Least variance of the log of the spread between rows; least noise of a reward, as a share of that between rows."""
-
 MOST_SPREAD_WEIGHT = 24.0
 """Precision that a row's own spread is known with at most: older groups fade. A group of 8 adds about 3."""
 
-LOG_RANGE = (-80.0, 80.0)
-"""The log of a variance stays in here when it is read."""
-
-MAX_SURPRISE = 4.0
-"""Standard deviations that a surprise counts for at most when variances are learned."""
-
-TINY = float(np.finfo(np.float64).tiny)
+LEAST_NOISE = 1e-6
+"""Least noise of a reward, as a share of the variance between rows."""
 
 ROW_COLUMNS: dict[str, type[np.generic]] = {
     "mean_N": np.float32,  # own rewards less the track at the time
@@ -60,16 +43,6 @@ ROW_COLUMNS: dict[str, type[np.generic]] = {
     "log_spread_N": np.float32,  # log of the variance among siblings, over groups that were not all alike
     "spread_weight_N": np.float32,  # its precision
     "last_N": np.int32,  # newest version of the evidence
-}
-SUMS = ("groups", "mean", "logs", "log_sum")
-SCALARS = {
-    "track": 0.0,  # where rewards of the pool are by now
-    "known": 0.0,  # whether any reward was seen
-    "between": 0.0,  # of first groups: sum of squared distances from the category, less their noise
-    "between_noise": 0.0,  # sum of the variances among siblings that go with it
-    "between_count": 0.0,
-    "log_between": 0.0,
-    "log_between_count": 0.0,
 }
 
 
@@ -106,15 +79,16 @@ class Rewards:
     def __init__(self) -> None:
         self._category_N: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self._rows = {name: np.zeros(0, dtype) for name, dtype in ROW_COLUMNS.items()}
-        self._sums = {name: np.zeros(1) for name in SUMS}
-        self._scalars = dict(SCALARS)
+        self._track = 0.0  # where rewards of the pool are by now
+        self._is_known = False
+        self._levels = RewardLevels()
         self._wander = LearnedRate(WANDER_START)
         self._ties = RewardTies()
 
     @property
     def is_known(self) -> bool:
         """Whether a reward was ever seen."""
-        return self._scalars["known"] > 0.0
+        return self._is_known
 
     @property
     def rewarded_N(self) -> npt.NDArray[np.bool_]:
@@ -132,8 +106,7 @@ class Rewards:
         num_rows = self._category_N.size if self.is_known else 0
         num_categories = int(self._category_N.max(initial=0)) + 1
         self._ties.resize(num_rows, num_categories)
-        for name, column_C in self._sums.items():
-            self._sums[name] = np.r_[column_C, np.zeros(max(num_categories - column_C.size, 0))]
+        self._levels.resize(num_categories)
         for name, dtype in ROW_COLUMNS.items():
             column_N = self._rows[name]
             self._rows[name] = np.r_[column_N, np.zeros(num_rows - column_N.size, dtype)]
@@ -143,7 +116,7 @@ class Rewards:
         check_rows(groups.rows_B, self._category_N.size)
         for part in _rounds(groups):
             if not self.is_known:
-                self._scalars["known"], self._scalars["track"] = 1.0, float(np.median(part.mean_B))
+                self._is_known, self._track = True, float(np.median(part.mean_B))
                 self._grow()
             self._update(part)
 
@@ -156,10 +129,11 @@ class Rewards:
         known_B = np.where(tried_B, rows["last_N"][rows_B], version_B)
         newest_B = np.maximum(known_B, version_B)
         lag_B, late_B = (newest_B - known_B).astype(np.float64), (newest_B - version_B).astype(np.float64)
-        self._start(groups.take(np.flatnonzero(~tried_B)))
+        new = np.flatnonzero(~tried_B)
+        self._levels.start(groups.take(new), category_B[new], self._track)
         before = self._read(rows_B, lag_B, REFERENCE_SIZE)
         self._learn_wander(groups, before, lag_B, tried_B)
-        self._scalars["track"] += _common(before, groups, tried_B)
+        self._track += _common(before, groups, tried_B)
         self._keep(groups, before, lag_B, late_B)
         self._ties.observe(groups, category_B, lag_B, tried_B)
         rows["last_N"][rows_B] = newest_B
@@ -169,83 +143,16 @@ class Rewards:
         noise_B = self._noise(before.variance_N)
         kept_B = self._faded(rows["count_N"][rows_B], noise_B, lag_B, wander)
         added_B = self._faded(groups.size_B, noise_B, late_B, wander)
-        value_B = groups.mean_B - self._scalars["track"]
+        value_B = groups.mean_B - self._track
         rows["mean_N"][rows_B] = (kept_B * rows["mean_N"][rows_B] + added_B * value_B) / (kept_B + added_B)
         rows["count_N"][rows_B] = kept_B + added_B
         told = np.flatnonzero(~groups.is_alike_B)
         if told.size:
-            of_U, (log_U, noise_U) = rows_B[told], _log_variances(groups.variance_B[told], groups.size_B[told])
+            of_U, (log_U, noise_U) = rows_B[told], log_variances(groups.variance_B[told], groups.size_B[told])
             weight_U = rows["spread_weight_N"][of_U].astype(np.float64)
             total_U = weight_U + 1.0 / noise_U
             rows["log_spread_N"][of_U] = (weight_U * rows["log_spread_N"][of_U] + log_U / noise_U) / total_U
             rows["spread_weight_N"][of_U] = np.minimum(total_U, MOST_SPREAD_WEIGHT)
-
-    def _start(self, first: RewardGroups) -> None:
-        """First groups of rows, into what is known of categories and of how unlike rows are."""
-        count = first.rows_B.size
-        if not count:
-            return
-        category_B, size = self._category_N[first.rows_B], self._sums["groups"].size
-        value_B = first.mean_B - self._scalars["track"]
-        told = np.flatnonzero(~first.is_alike_B)
-        log_U, noise_U = _log_variances(first.variance_B[told], first.size_B[told])
-        kept = float(np.exp(-count / FIRST_MEMORY))
-        self._spread_between(category_B, value_B, first, kept)
-        if told.size:
-            self._log_spread_between(category_B[told], log_U, noise_U, kept)
-        added = (
-            np.bincount(category_B, minlength=size),
-            np.bincount(category_B, value_B, size),
-            np.bincount(category_B[told], minlength=size),
-            np.bincount(category_B[told], log_U, size),
-        )
-        for name, added_C in zip(SUMS, added, strict=True):
-            self._sums[name] = kept * self._sums[name] + added_C
-
-    def _spread_between(
-        self, category_B: npt.NDArray[np.int32], value_B: FloatArray, first: RewardGroups, kept: float
-    ) -> None:
-        """Variance of means between rows, by moments about what was known of their categories before."""
-        scalars, noise_B = self._scalars, first.variance_B / first.size_B
-        mean_B = self._means()[category_B] if self._sums["groups"].sum() else np.full(value_B.size, value_B.mean())
-        square_B = (value_B - mean_B) ** 2
-        if scalars["between_count"] >= START_WEIGHT:
-            square_B = np.minimum(square_B, MAX_SURPRISE**2 * (self._between + noise_B))
-        for name, added in (
-            ("between", np.sum(square_B - noise_B)),
-            ("between_noise", np.sum(first.variance_B)),
-            ("between_count", value_B.size),
-        ):
-            scalars[name] = kept * scalars[name] + float(added)
-
-    def _log_spread_between(
-        self, category_U: npt.NDArray[np.int32], log_U: FloatArray, noise_U: FloatArray, kept: float
-    ) -> None:
-        """Variance of the log of the spread between rows, likewise."""
-        scalars = self._scalars
-        mean_U = self._log_means()[category_U] if self._sums["logs"].sum() else np.full(log_U.size, log_U.mean())
-        square_U = np.minimum((log_U - mean_U) ** 2, MAX_SURPRISE**2 * (self._log_between + noise_U))
-        scalars["log_between"] = kept * scalars["log_between"] + float(np.sum(square_U - noise_U))
-        scalars["log_between_count"] = kept * scalars["log_between_count"] + log_U.size
-
-    @property
-    def _between(self) -> float:
-        """Variance of means between rows of a category, > 0."""
-        found, count = self._scalars, self._scalars["between_count"]
-        usual = found["between_noise"] / max(count, 1.0)
-        return max((found["between"] + START_WEIGHT * BETWEEN_START * usual) / (count + START_WEIGHT), TINY)
-
-    @property
-    def _log_between(self) -> float:
-        found, count = self._scalars, self._scalars["log_between_count"]
-        shrunk = (found["log_between"] + START_WEIGHT * LOG_BETWEEN_START) / (count + START_WEIGHT)
-        return max(shrunk, LEAST_LOG_BETWEEN)
-
-    def _means(self) -> FloatArray:
-        return _shrunk(self._sums["mean"], self._sums["groups"], 0.0)
-
-    def _log_means(self) -> FloatArray:
-        return _shrunk(self._sums["log_sum"], self._sums["logs"], LOG_RANGE[0])
 
     def beliefs(self, version: int, group_size: int, rows: IntArray | None = None) -> RewardBeliefs:
         """Of these rows, or of all, for groups of this size under this version. Raises ValueError for a row outside the
@@ -272,8 +179,8 @@ class Rewards:
         if group_size != REFERENCE_SIZE:
             usual_N = self._ties.informative(at, category_N, lag_N, tried_N, REFERENCE_SIZE)
         weight_N = self._rows["spread_weight_N"][at].astype(np.float64)
-        precision_N = weight_N + 1.0 / self._log_between
-        log_mean_N = self._log_means()[category_N]
+        precision_N = weight_N + 1.0 / self._levels.log_between
+        log_mean_N = self._levels.log_means()[category_N]
         log_N = log_mean_N + (self._rows["log_spread_N"][at] - log_mean_N) * weight_N / precision_N
         differing_N = np.exp(np.clip(log_N + 0.5 / precision_N, *LOG_RANGE))
         wander = self._wander.value
@@ -294,19 +201,19 @@ class Rewards:
         """Expected reward of these rows, and its variance; siblings_N: that among siblings."""
         noise_N = self._noise(siblings_N)
         own_N = self._faded(self._rows["count_N"][at], noise_N, lag_N, wander)
-        share_N = own_N / (own_N + noise_N / self._between)
-        category_mean_N = self._means()[self._category_N[at]]
-        mean_N = self._scalars["track"] + category_mean_N + share_N * (self._rows["mean_N"][at] - category_mean_N)
-        return mean_N, self._between * (1.0 - share_N)
+        share_N = own_N / (own_N + noise_N / self._levels.between)
+        category_mean_N = self._levels.means()[self._category_N[at]]
+        mean_N = self._track + category_mean_N + share_N * (self._rows["mean_N"][at] - category_mean_N)
+        return mean_N, self._levels.between * (1.0 - share_N)
 
     def _noise(self, siblings_N: FloatArray) -> FloatArray:
         """Variance of one reward about its row's mean: never quite none, or a row would be known for ever."""
-        return np.maximum(siblings_N, LEAST_NOISE * self._between)
+        return np.maximum(siblings_N, LEAST_NOISE * self._levels.between)
 
     def _faded(self, count: np.ndarray, noise_N: FloatArray, lag_N: FloatArray, wander: float) -> FloatArray:
         """What `lag` versions leave of so many rollouts."""
         count = np.asarray(count, np.float64)
-        return np.asarray(count / (1.0 + count * wander * lag_N * (self._between / noise_N)))
+        return np.asarray(count / (1.0 + count * wander * lag_N * (self._levels.between / noise_N)))
 
     def _learn_wander(
         self, groups: RewardGroups, before: RewardBeliefs, lag_B: FloatArray, tried_B: npt.NDArray[np.bool_]
@@ -336,8 +243,9 @@ class Rewards:
         return {
             "category_N": self._category_N.copy(),
             **{name: column_N.copy() for name, column_N in self._rows.items()},
-            **{f"{name}_C": column_C.copy() for name, column_C in self._sums.items()},
-            **{name: np.array(value) for name, value in self._scalars.items()},
+            "track": np.array(self._track),
+            "known": np.array(float(self._is_known)),
+            **self._levels.state(),
             "wander": self._wander.state(),
             **{f"ties.{name}": array for name, array in self._ties.state().items()},
         }
@@ -350,8 +258,8 @@ class Rewards:
         self._ties.load_state({k.removeprefix("ties."): v for k, v in state.items() if k.startswith("ties.")})
         self._category_N = np.array(state["category_N"])
         self._rows = {name: np.array(state[name]) for name in ROW_COLUMNS}
-        self._sums = {name: np.array(state[f"{name}_C"]) for name in SUMS}
-        self._scalars = {name: float(state[name]) for name in SCALARS}
+        self._track, self._is_known = float(state["track"]), bool(state["known"] > 0.0)
+        self._levels.load_state(state)
         self._wander = LearnedRate.from_state(state["wander"])
 
     def _check(self, state: Mapping[str, np.ndarray]) -> None:
@@ -387,32 +295,6 @@ def _common(before: RewardBeliefs, groups: RewardGroups, tried_B: npt.NDArray[np
     weight_B = expected_B[told].min() / expected_B[told]
     count = float(weight_B.sum()) ** 2 / float(np.sum(weight_B**2))
     return float(np.average(error_B, weights=weight_B)) * count / (count + TRACK_WEIGHT)
-
-
-def _shrunk(sum_C: FloatArray, count_C: FloatArray, start: float) -> FloatArray:
-    """Averages by category, each shrunk to the pool's; `start` while there is none."""
-    total = float(count_C.sum())
-    pool = float(sum_C.sum()) / total if total else start
-    return np.asarray((sum_C + CATEGORY_WEIGHT * pool) / (count_C + CATEGORY_WEIGHT))
-
-
-def _log_variances(variance_U: FloatArray, size_U: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Log of each variance without its bias, and the variance of that: psi(f) - log f and psi'(f), f = (n - 1)/2."""
-    freedom_U = size_U - 1
-    bias, noise = _chi_square_logs(int(freedom_U.max(initial=1)))
-    return np.log(np.maximum(variance_U, TINY)) - bias[freedom_U], noise[freedom_U]
-
-
-def _chi_square_logs(largest: int) -> tuple[FloatArray, FloatArray]:
-    """psi(f/2) - log(f/2) and psi'(f/2) for f = 1 .. largest, by psi(x + 1) = psi(x) + 1/x; place 0 is not used."""
-    digamma, trigamma = np.zeros(largest + 3), np.zeros(largest + 3)
-    digamma[1], digamma[2] = -np.euler_gamma - 2.0 * np.log(2.0), -np.euler_gamma
-    trigamma[1], trigamma[2] = np.pi**2 / 2.0, np.pi**2 / 6.0
-    for freedom in range(3, largest + 1):
-        digamma[freedom] = digamma[freedom - 2] + 2.0 / (freedom - 2)
-        trigamma[freedom] = trigamma[freedom - 2] - 4.0 / (freedom - 2) ** 2
-    half = np.maximum(np.arange(largest + 1), 1) / 2.0
-    return digamma[: largest + 1] - np.log(half), trigamma[: largest + 1]
 
 
 def _rounds(groups: RewardGroups) -> Iterator[RewardGroups]:

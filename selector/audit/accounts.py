@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from selector.audit import exposure, mixes
 from selector.audit.exposure import Counts, Coverage, Ratio
 from selector.audit.feature_parts import Parts, feature_parts
-from selector.audit.forecasts import Calibration, calibration
+from selector.audit.forecasts import Calibration, calibration, wrong_width
 from selector.audit.issued import issued_tickets
 from selector.audit.mixes import Mix, NeverBack, Response
 from selector.audit.quota_report import Held, held_quotas, warnings_of
@@ -43,11 +43,12 @@ def accounts(state: RunState, features: Mapping[str, Parts] | None = None) -> Ac
     categories, lengths = mixes.category_kinds(state, issued), mixes.length_kinds(issued)
     mix_category, mix_length = (mixes.mixes(issued, kinds, trained) for kinds in (categories, lengths))
     moment, stuck = exposure.second_moment(issued, state.config.advantage), mixes.never_back(state, issued)
-    held = held_quotas(state, issued, trained)
+    held, predictions = held_quotas(state, issued, trained), calibration(state, issued)
     warnings = [
         *mixes.departures("category", mix_category, but=state.config.policy.quotas or {}),
         *warnings_of(held),
         *mixes.departures("length", mix_length),
+        *wrong_width(predictions),
     ]
     if moment is not None and moment > 1 and state.config.weights == "horvitz_thompson":
         warnings.append(
@@ -66,7 +67,7 @@ def accounts(state: RunState, features: Mapping[str, Parts] | None = None) -> Ac
         induced=exposure.induced(issued),
         second_moment=moment,
         inverse_yield=exposure.inverse_yield(issued),
-        calibration=calibration(state, issued),
+        calibration=predictions,
         mix_category=mix_category,
         mix_length=mix_length,
         response={

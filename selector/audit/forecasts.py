@@ -24,6 +24,13 @@ LAGS: Buckets = (
 )  # fmt: skip
 """Names, and least and largest versions since the prompt's own newest group."""
 
+LEAST_CHECKED = 200
+"""Audit groups from which on the width of beliefs is checked."""
+
+CENTRAL, MOST_OFF, MOST_ERRORS = 0.9, 0.05, 4.0
+"""Share of groups that should be central, how far from it the audit's may be, and in how many standard errors, as it is
+looked at again and again."""
+
 EDGE = 1e-9  # stored beliefs are kept so far inside of what the scores take
 GOLDEN = (5**0.5 - 1) / 2
 
@@ -101,6 +108,23 @@ def calibration(state: RunState, issued: Issued) -> Calibration:
         pass_rate=_bins(reliability(predicted.mean_B, came.passes_B / came.scored_B)),
         informative=_bins(reliability(predicted.informative_B[judged_B], came.informative_B[judged_B])),
     )
+
+
+def wrong_width(found: Calibration) -> list[str]:
+    """Whether beliefs are surer, or less sure, than the audit bears out. An estimator learns how fast pass rates
+    move from all groups; these were drawn uniformly, so they check it for the pool.
+    """
+    audit = found.by_purpose["audit"]
+    if audit.groups < LEAST_CHECKED or audit.central is None or audit.central_error is None:
+        return []
+    off = audit.central - CENTRAL
+    if abs(off) <= max(MOST_OFF, MOST_ERRORS * audit.central_error):
+        return []
+    return [
+        f"of {audit.groups} audit groups {audit.central:.0%} came out within the middle {CENTRAL:.0%} of what was "
+        f"predicted: beliefs are {'less sure' if off > 0 else 'surer'} than they should be, so predicted yields are "
+        "off; compare `calibration` with that of another estimator"
+    ]
 
 
 def _predicted(state: RunState, issued: Issued, used_M: Bools) -> Predicted:

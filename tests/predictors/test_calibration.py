@@ -65,6 +65,20 @@ def test_probabilities_of_all_counts_add_up_to_one(mean: float, overlap: float, 
     assert np.exp(-losses).sum() == pytest.approx(1, abs=1e-9)
 
 
+def test_several_beliefs_about_the_same_groups_are_scored_as_each_alone() -> None:
+    """Groups short and long, whole and graded."""
+    mean_EB, overlap_EB = np.random.default_rng(1).uniform(0.01, 0.9, (2, 3, 5))
+    variance_EB = overlap_EB * mean_EB * (1 - mean_EB)
+    passes_B, scored_B = np.array([0.0, 2.5, 8.0, 40.0, 1_000.0]), np.array([1, 8, 8, 70, 4_000])
+    together_EB = beta_binomial_log_loss(mean_EB, variance_EB, passes_B, scored_B)
+
+    assert together_EB.shape == (3, 5)
+    for e in range(3):
+        for b in range(5):
+            alone = loss(mean_EB[e, b], variance_EB[e, b], passes_B[b], int(scored_B[b]))
+            assert together_EB[e, b] == pytest.approx(alone, rel=1e-12)
+
+
 def test_a_sure_belief_gives_the_binomial_loss() -> None:
     for passes in range(5):
         expected = -log(comb(4, passes) * 0.3**passes * 0.7 ** (4 - passes))

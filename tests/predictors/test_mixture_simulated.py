@@ -5,6 +5,7 @@ import pytest
 
 from predictors.base import Beliefs, FloatArray
 from predictors.calibration import beta_binomial_log_loss
+from predictors.mixture import GROUPS_PER_STEP
 from predictors.value import informative_probability
 from tests.predictors.groups import estimator, groups
 from tests.predictors.mixture_cases import LAG, known, mixture, visit, wandered
@@ -149,3 +150,28 @@ def test_groups_all_alike_for_long_leave_a_chance_of_a_mixed_one(passes: int) ->
     chance = informative_probability(*moments(made.beliefs(np.array([0]))), 8)[0]
 
     assert 0.0005 < chance < 0.1
+
+
+def test_a_whole_pool_in_one_report_is_back_within_three_visits_of_a_jump() -> None:
+    """The pace learns in steps, so that what a thousand groups say at once counts as if they had come one by one."""
+    rng = np.random.default_rng(4)
+    made, pass_rate = mixture(1_000), rng.beta(0.6, 0.8, 1_000)
+    for place in range(24):
+        if place == 20:
+            pass_rate = rng.beta(0.8, 0.6, 1_000)
+        beliefs, _ = visit(made, place * LAG, pass_rate, rng)
+
+    assert covered(beliefs, pass_rate) > 0.87  # the sd of a share of 1,000 at .9 is .0095
+
+
+def test_a_large_report_is_the_same_as_its_steps_one_after_the_other() -> None:
+    rng = np.random.default_rng(5)
+    whole, parts, pass_rate = mixture(600), mixture(600), rng.beta(0.6, 0.8, 600)
+    for version in (0, 10, 20):
+        told = groups(np.arange(600), rng.binomial(8, pass_rate), version=version)
+        whole.observe(told)
+        for start in range(0, 600, GROUPS_PER_STEP):
+            parts.observe(told.take(np.arange(start, min(start + GROUPS_PER_STEP, 600))))
+
+    for name, array in whole.state().items():
+        np.testing.assert_array_equal(array, parts.state()[name], err_msg=name)

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from predictors.base import NEVER
 from predictors.reward_groups import RewardGroups, reward_groups
 from predictors.reward_ties import _Ties
-from predictors.rewards import ROW_COLUMNS, RewardBeliefs, Rewards, _chi_square_logs
+from predictors.rewards import ROW_COLUMNS, RewardBeliefs, Rewards
 
 T = TypeVar("T", RewardBeliefs, RewardGroups)
 GROUP = 8
@@ -158,18 +158,6 @@ def test_a_group_without_a_reward_and_columns_that_do_not_fit_are_refused() -> N
     for name, bad in (("size_B", np.zeros(2, np.int64)), ("mean_B", np.array([0.0, np.inf])), ("ties_B", good.size_B)):
         with pytest.raises(ValueError, match=name):
             RewardGroups(**({f.name: getattr(good, f.name) for f in fields(good)} | {name: bad}))
-
-
-def test_the_log_of_a_variance_has_the_bias_and_noise_that_simulation_shows() -> None:
-    bias, noise = _chi_square_logs(9)
-    rng = np.random.default_rng(0)
-
-    assert noise[2] == pytest.approx(np.pi**2 / 6.0)
-    assert bias[2] == pytest.approx(-np.euler_gamma)  # psi(1) - log 1
-    for freedom in (1, 3, 7, 9):
-        logs = np.log(rng.chisquare(freedom, 200_000) / freedom)
-        assert logs.mean() == pytest.approx(bias[freedom], abs=4.0 * np.sqrt(noise[freedom] / 200_000))
-        assert logs.var() == pytest.approx(noise[freedom], rel=0.03)
 
 
 def test_chances_of_ties_are_those_worked_out_by_hand() -> None:

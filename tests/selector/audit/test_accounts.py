@@ -10,6 +10,7 @@ import pytest
 from predictors.calibration import beta_binomial_log_loss
 from selector.audit.accounts import Accounts, accounts
 from selector.audit.exposure import value_ratio
+from selector.audit.forecasts import NO_SCORES, Calibration, wrong_width
 from selector.audit.issued import Issued, issued_tickets, own_lag
 from selector.audit.mixes import Mix, departures, length_kinds, trained_tickets
 from selector.run.state import RunState
@@ -282,6 +283,50 @@ def test_beliefs_that_are_right_have_nine_in_ten_in_the_central_interval() -> No
     central = counted(session).calibration.overall.central
     assert central is not None
     assert abs(central - 0.9) < 4 * (0.09 / 800) ** 0.5
+
+
+@pytest.mark.parametrize("jumps", [False, True])
+def test_beliefs_that_are_too_sure_are_warned_of_by_uniform_groups(jumps: bool) -> None:
+    """An estimator that never forgets, on pass rates that are turned round halfway or not."""
+    before = np.random.default_rng(9).random(60)
+    session = Session(make_config(audit_share=0.5), make_pool(60))
+    for index in range(24):
+        rates = 1.0 - before if jumps and index >= 12 else before
+        session.answer_batch(session.draw(index, 40, policy_version=index), coin(3, rates), version=index)
+    found = counted(session)
+
+    assert found.calibration.by_purpose["audit"].groups >= 400
+    assert any("surer than they should be" in warning for warning in found.warnings) == jumps
+
+
+@pytest.mark.parametrize(
+    ("groups", "central", "error", "said"),
+    [
+        (1_000, 0.80, 0.01, "80% came out within the middle 90% of what was predicted: beliefs are surer"),
+        (1_000, 0.97, 0.01, "beliefs are less sure"),
+        (199, 0.50, 0.01, None),  # too few groups to look
+        (1_000, 0.86, 0.001, None),  # sure, and small
+        (1_000, 0.80, 0.03, None),  # large, and not sure
+        (1_000, None, None, None),  # graded
+    ],
+)
+def test_how_far_the_share_of_central_groups_may_be_off(
+    groups: int, central: float | None, error: float | None, said: str | None
+) -> None:
+    audit = replace(NO_SCORES, groups=groups, central=central, central_error=error)
+    found = wrong_width(
+        Calibration(
+            overall=NO_SCORES,
+            by_purpose={"audit": audit, "train": NO_SCORES},
+            by_lag={},
+            by_evidence={},
+            pass_rate=(),
+            informative=(),
+        )
+    )
+
+    assert bool(found) == (said is not None)
+    assert said is None or said in found[0]
 
 
 def test_an_empty_run_has_counts_of_nothing() -> None:
