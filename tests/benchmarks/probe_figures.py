@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from scipy.stats import t as student_t  # type: ignore[import-untyped]
 
 from selector.config import RunConfig
+from selector.heldout.seeds import student_quantile
 from selector.policies import PRESETS
 from tests.benchmarks.language import Figure, arguments, show
 from tests.benchmarks.learner_model import Constants
@@ -83,7 +83,7 @@ def _figure(case: str, metric: str, value_S: np.ndarray, unit: str) -> Figure:
     mean = float(value_S.mean()) if finite else None
     half = 0.0
     if num > 1 and finite:
-        half = float(student_t.ppf(0.975, num - 1)) * float(value_S.std(ddof=1)) / num**0.5
+        half = student_quantile(0.975, num - 1) * float(value_S.std(ddof=1)) / num**0.5
     return Figure(
         benchmark="probe_figures",
         case=case,
