@@ -2,9 +2,10 @@
 
 Called by its tests and by `probe_figures`. The engine is used as the service uses it: between two train draws come
 probe batches, rolled out wave by wave as their rule says, until the planner has no further ones. Probes teach the
-learner nothing, and no rollout of theirs is used again. On a warm pool every prompt has been rolled out before, by the
-same weights, and all arms know it. What regresses does so after as many rollouts in every arm, so that an arm of fewer
-steps does not meet less of it.
+learner nothing. In a run with a store the groups of the next draw begin with what they have made, and only the rest of
+these is rolled out; in others no rollout of a probe is used again. On a warm pool every prompt has been rolled out
+before, by the same weights, and all arms know it. What regresses does so after as many rollouts in every arm, so that
+an arm of fewer steps does not meet less of it.
 """
 
 from collections.abc import Iterator
