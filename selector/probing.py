@@ -157,14 +157,26 @@ def settle_rule(group_size: int, least: float, min_rollouts: int, price: float |
     return WaveConfig(rule="settle", first=first, step=FIRST_WAVE, low=least, price=price)
 
 
-def settled(rule: WaveConfig, seen: Seen, belief: tuple[float, float], *, left: int, group_size: int) -> Verdict:
+def settled(
+    rule: WaveConfig,
+    seen: Seen,
+    belief: tuple[float, float],
+    *,
+    left: int,
+    group_size: int,
+    kept: int | None = None,
+) -> Verdict:
     """Whether a probe of which `left` rollouts have not been asked for goes on. belief: mean and variance at its draw.
 
-    What was seen is added to the belief as to a Beta distribution, whatever the run's estimator does with it. Nothing
-    scored: nothing to go on, so it stops.
+    kept: how many of the next `left` a train group could begin with, in a run with a store; None without one. A group
+    that is informative already is drawn there, so that as many cost nothing, and any further one is made for nobody.
+    Otherwise what was seen is added to the belief as to a Beta distribution, whatever the run's estimator does with it.
+    Nothing scored: nothing to go on, so it stops.
     """
     if not seen.scored or not left:
         return Verdict.STOP
+    if kept is not None and seen.informative:
+        return Verdict.CONTINUE if kept >= min(rule.step or left, left) else Verdict.STOP
     least = 0.0 if rule.low is None else rule.low
     price = 1.0 / (USES * group_size) if rule.price is None else rule.price
     step = rule.step or left

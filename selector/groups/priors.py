@@ -135,6 +135,25 @@ def begun(state: RunState, event: BatchDrawn) -> BatchDrawn:
     return replace(event, priors=priors, digest=f"sha256:{sha256((event.digest + named).encode()).hexdigest()}")
 
 
+def sure_groups(state: RunState, group_size: int, version: int) -> np.ndarray:
+    """Rows whose next train group is informative whatever the rest of it does, as what it would begin with differs."""
+    places = _available(state, version)
+    table, held = state.book.tickets, state.held
+    ticket_P = held["ticket"][places]
+    row_P = table["row"][ticket_P]
+    order_P = np.lexsort((held["n"][places], ticket_P, row_P))
+    places, row_P = places[order_P], row_P[order_P]
+    within_P = np.arange(len(row_P)) - np.searchsorted(row_P, row_P)
+    taken_P = within_P < group_size - state.config.min_rollouts
+    places, row_P = places[taken_P], row_P[taken_P]
+    if not len(places):
+        return np.zeros(0, np.int64)
+    signal_P = state.book.rollouts[state.config.signal][table["slot"][held["ticket"][places]] + held["n"][places]]
+    row_R, first_R = np.unique(row_P, return_index=True)
+    range_R = np.fmax.reduceat(signal_P, first_R) - np.fmin.reduceat(signal_P, first_R)  # of what is not NaN
+    return np.asarray(row_R[range_R > state.config.tolerance])
+
+
 def fold_begun(state: RunState, batch: DrawnBatch) -> None:
     """A batch was drawn: what its tickets begin with is given away."""
     if not batch.event.priors:

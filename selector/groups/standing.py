@@ -101,7 +101,10 @@ def decide_waves(
             verdict = Verdict.STOP if stops else Verdict.CONTINUE
         elif belief is not None and rule.rule == "settle":
             left = ends[-1] - ends[wave]
-            verdict = settled(rule, seen, belief, left=left, group_size=config.group_size)
+            kept = None
+            if config.rollout_store is not None:
+                kept = min(config.group_size - config.min_rollouts - ends[wave], left)
+            verdict = settled(rule, seen, belief, left=left, group_size=config.group_size, kept=kept)
         else:
             verdict = decide(rule, seen)
         more = ends[wave + 1] - ends[wave] if verdict is Verdict.CONTINUE else 0

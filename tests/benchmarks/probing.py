@@ -2,9 +2,10 @@
 
 Called by its tests and by `probe_figures`. The engine is used as the service uses it: between two train draws come
 probe batches, rolled out wave by wave as their rule says, until the planner has no further ones. Probes teach the
-learner nothing, and no rollout of theirs is used again. On a warm pool every prompt has been rolled out before, by the
-same weights, and all arms know it. What regresses does so after as many rollouts in every arm, so that an arm of fewer
-steps does not meet less of it.
+learner nothing. In a run with a store the groups of the next draw begin with what they have made, and only the rest of
+these is rolled out; in others no rollout of a probe is used again. On a warm pool every prompt has been rolled out
+before, by the same weights, and all arms know it. What regresses does so after as many rollouts in every arm, so that
+an arm of fewer steps does not meet less of it.
 """
 
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ MOST_BATCHES = 40  # of probes between two steps
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Probed:
-    """One run, one entry a step. T steps."""
+    """One run, one entry a step. T steps, each with the probes before it."""
 
     rollouts_T: np.ndarray  # of training and probes together, up to the end of the step
     probes_T: np.ndarray  # of them, of probes
@@ -68,16 +69,17 @@ def train(
     made, probed, step, index = 0, 0, 0, 0
     lines: list[tuple[int, int, float, int]] = []
     while made < num_rollouts:
-        with _told(learner) if knows else nullcontext():
-            done = roll_out_step(engine, learner, step)
-        learner.learn(step, done.row_K, done.weight_K)
-        before, made = made, made + done.rollouts
-        for batch in range(MOST_BATCHES if probes else 0):
+        before = made
+        for batch in range(MOST_BATCHES if probes and step else 0):
             places, spent = _probe(engine, learner, rng, step, index + batch, probes)
             made, probed = made + spent, probed + spent
             if places < probes:
                 break
         index += MOST_BATCHES
+        with _told(learner) if knows else nullcontext():
+            done = roll_out_step(engine, learner, step)
+        learner.learn(step, done.row_K, done.weight_K)
+        made += done.rollouts
         for when, category in regressions:
             if before < when * STEP_ROLLOUTS <= made:
                 learner.skill_C[category] -= constants.regression
@@ -101,11 +103,12 @@ def _told(learner: Learner) -> Iterator[None]:
 
 
 def _probe(
-    engine: RunEngine, learner: Learner, rng: np.random.Generator, step: int, index: int, size: int
+    engine: RunEngine, learner: Learner, rng: np.random.Generator, version: int, index: int, size: int
 ) -> tuple[int, int]:
-    """One probe batch, to its end: prompts and rollouts."""
+    """One probe batch on the weights of this version, to its end: prompts and rollouts."""
     event = engine.draw(
-        DrawRequest(index=index, size=size, policy_version=step, group_size=GROUP_SIZE, purpose=Purpose.PROBE), now=0.0
+        DrawRequest(index=index, size=size, policy_version=version, group_size=GROUP_SIZE, purpose=Purpose.PROBE),
+        now=0.0,
     )
     assert event is not None
     engine.apply(event)
@@ -113,20 +116,21 @@ def _probe(
     if not len(event.row_K) or rule is None:
         return 0, 0
     first, p_K, made = engine.state.batches[-1].first_ticket, learner.pass_rate()[event.row_K], 0
+    body = b"." if engine.state.config.rollout_store is not None else None
     going = dict.fromkeys(range(len(event.row_K)), (0, int(rule["first"])))
     while going:
         groups = [
             GroupIn(
                 ticket=engine.state.ticket_id(first + place),
                 rollouts=[
-                    RolloutIn(n=n, outcome=value, reward=value, tokens=1)
+                    RolloutIn(n=n, outcome=value, reward=value, tokens=1, body=body)
                     for n, value in enumerate((rng.random(more) < p_K[place]).astype(float).tolist(), start)
                 ],
             )
             for place, (start, more) in going.items()
         ]
         made += sum(more for _, more in going.values())
-        decision = engine.report(Report(groups=groups, version=(step, step), branch=None))
+        decision = engine.report(Report(groups=groups, version=(version, version), branch=None))
         assert decision.event is not None
         engine.apply(decision.event)
         following: dict[int, tuple[int, int]] = {}

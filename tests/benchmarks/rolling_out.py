@@ -72,11 +72,36 @@ def _roll_out(engine: RunEngine, learner: Learner, step: int, refill: int, size:
     engine.apply(event)
     state, first = engine.state, engine.state.batches[-1].first_ticket
     outcome_KG = learner.roll_out(step, event.row_K, event.rollouts_K, refill)
-    if state.config.policy.wave is None:
-        engine.apply(whole_groups(engine, first, outcome_KG, event.rollouts_K))
-    else:
+    if state.config.policy.wave is not None:
         _in_waves(engine, first, outcome_KG, event.rollouts_K)
+    elif event.priors:
+        _begun(engine, event, first, outcome_KG)
+    else:
+        engine.apply(whole_groups(engine, first, outcome_KG, event.rollouts_K))
     return event
+
+
+def _begun(engine: RunEngine, event: BatchDrawn, first: int, outcome_KG: np.ndarray) -> None:
+    """Groups of which some begin with what a probe made: of those only the rest is rolled out."""
+    num_prior_K = np.zeros(len(event.row_K), np.int64)
+    for prior in event.priors:
+        num_prior_K[prior["place"]] = len(prior["rollouts"])
+    groups = [
+        GroupIn(
+            ticket=engine.state.ticket_id(first + place),
+            rollouts=[
+                RolloutIn(n=n, outcome=outcome, reward=outcome, tokens=1)
+                for n, outcome in enumerate(outcomes[have:size], start=have)
+            ],
+        )
+        for place, (outcomes, have, size) in enumerate(
+            zip(outcome_KG.astype(float).tolist(), num_prior_K.tolist(), event.rollouts_K.tolist(), strict=True)
+        )
+    ]
+    decision = engine.report(Report(groups=groups))
+    assert decision.event is not None
+    assert decision.applied == (event.rollouts_K - num_prior_K).sum()
+    engine.apply(decision.event)
 
 
 def whole_groups(engine: RunEngine, first: int, outcome_KG: np.ndarray, size_K: np.ndarray) -> RolloutsReported:

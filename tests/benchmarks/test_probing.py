@@ -6,6 +6,7 @@ import numpy as np
 
 from selector.config import RunConfig
 from selector.policies import PRESETS
+from selector.rollout_store import RolloutStoreConfig
 from tests.benchmarks.learner_model import Constants
 from tests.benchmarks.probing import Probed, train
 
@@ -15,8 +16,8 @@ SEED, STEPS = 7, 8
 
 
 @cache
-def run(*, cold: bool, probes: int) -> Probed:
-    config = RunConfig(pool="simulated", policy=PRESETS["midband"].config, seed=SEED)
+def run(*, cold: bool, probes: int, store: RolloutStoreConfig | None = None) -> Probed:
+    config = RunConfig(pool="simulated", policy=PRESETS["midband"].config, seed=SEED, rollout_store=store)
     return train(
         config,
         COLD if cold else WARM,
@@ -44,3 +45,16 @@ def test_at_equal_rollouts_in_total_probing_costs_no_quality_that_can_be_told_fr
 def test_on_a_warm_pool_probes_are_few() -> None:
     found = run(cold=False, probes=256)
     assert found.probes_T[-1] < 0.25 * found.rollouts_T[-1]
+
+
+def test_with_a_store_training_needs_fewer_rollouts_than_it_trains_on() -> None:
+    found = run(cold=True, probes=256, store=RolloutStoreConfig())
+    trained_T = np.diff(found.rollouts_T - found.probes_T, prepend=0.0)
+    assert trained_T[0] == 1024  # nothing was probed before
+    assert trained_T[1:].max() <= 1024
+    assert trained_T[1] < 1024 - 6 * 30  # the first probes find some dozens, and six of eight are made then
+
+
+def test_without_one_each_step_makes_all_of_its_rollouts_anew() -> None:
+    found = run(cold=True, probes=256)
+    assert (np.diff(found.rollouts_T - found.probes_T, prepend=0.0) == 1024).all()

@@ -167,6 +167,18 @@ def test_a_mixed_wave_settles_an_unsure_prompt_and_one_that_is_alike_does_not() 
     assert settled(rule, seen(0, 0), belief, left=6, group_size=8) is Verdict.STOP
 
 
+def test_with_a_store_a_mixed_wave_goes_on_as_far_as_a_train_group_takes_it() -> None:
+    rule = settle_rule(8, 0.5, 2, CHEAP)
+    assert rule is not None
+    for belief in ((0.4, 0.2), (0.5, 0.01)):
+        for kept, verdict in ((4, Verdict.CONTINUE), (2, Verdict.CONTINUE), (1, Verdict.STOP), (-2, Verdict.STOP)):
+            assert settled(rule, seen(1, 2), belief, left=6, group_size=8, kept=kept) is verdict
+    # One that is alike goes on for what it may still say, store or not.
+    for n in (2, 4, 6):
+        alone = settled(rule, seen(0, n), (0.4, 0.2), left=8 - n, group_size=8)
+        assert settled(rule, seen(0, n), (0.4, 0.2), left=8 - n, group_size=8, kept=6 - n) is alone
+
+
 def test_nothing_is_left_to_ask_for_at_the_end() -> None:
     rule = settle_rule(8, 0.5, 2, CHEAP)
     assert rule is not None
