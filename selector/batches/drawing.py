@@ -25,7 +25,7 @@ from selector.beliefs.rewarded import with_reward_utility, with_rewards, without
 from selector.claims import Claim, begun_by_probes, derive_claim
 from selector.config import BudgetConfig, RunConfig
 from selector.errors import BatchConflict, RevisitImpossible
-from selector.groups.priors import begun, sure_groups
+from selector.groups.priors import begun, foreseen
 from selector.groups.reports import check_branch
 from selector.lifecycle.rules import find_cohorts, review_rate, waking_rows
 from selector.policies import build_policy
@@ -184,7 +184,8 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
         refill=request.refill,
     )
     if is_train:
-        foreseen_N = _foreseen(state, informative_N, request)
+        version = max(state.policy_version, request.policy_version)
+        foreseen_N = foreseen(state, informative_N, request.group_size, version)
         cost_N = group_cost(state, config.policy.per, request.group_size)
         is_bare = cost_N is None and rules is None and config.policy.reads == "belief"
         power = policy.informative_power if is_bare else None
@@ -217,19 +218,6 @@ def plan_batch(state: RunState, request: DrawRequest, *, now: float) -> BatchDra
     rule = config.policy.wave if is_train else None
     wave = None if rule is None else asdict(rule)
     return replace(event, woken=woken.tolist(), cohorts=cohorts, wave=wave, controlled=controlled)
-
-
-def _foreseen(state: RunState, informative_N: np.ndarray, request: DrawRequest) -> np.ndarray:
-    """(N,) P(informative) of a train group of each row, which may begin with what a probe of its prompt has made.
-
-    1 where that differs already. Where it is all alike, the belief knows that, and stands. Of this draw alone: what a
-    planner of probes decides is to serve later ones too, for which these rollouts will be too old.
-    """
-    if state.config.rollout_store is None:
-        return informative_N
-    foreseen_N = informative_N.copy()
-    foreseen_N[sure_groups(state, request.group_size, max(state.policy_version, request.policy_version))] = 1.0
-    return foreseen_N
 
 
 def _utility(

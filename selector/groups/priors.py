@@ -135,6 +135,19 @@ def begun(state: RunState, event: BatchDrawn) -> BatchDrawn:
     return replace(event, priors=priors, digest=f"sha256:{sha256((event.digest + named).encode()).hexdigest()}")
 
 
+def foreseen(state: RunState, informative_N: np.ndarray, group_size: int, version: int) -> np.ndarray:
+    """(N,) P(informative) of a train group of each row, which may begin with what a probe of its prompt has made.
+
+    1 where that differs already. Where it is all alike, the belief knows that, and stands. Of this draw alone: what a
+    planner of probes decides is to serve later ones too, for which these rollouts will be too old.
+    """
+    if state.config.rollout_store is None:
+        return informative_N
+    foreseen_N = informative_N.copy()
+    foreseen_N[sure_groups(state, group_size, version)] = 1.0
+    return foreseen_N
+
+
 def sure_groups(state: RunState, group_size: int, version: int) -> np.ndarray:
     """Rows whose next train group is informative whatever the rest of it does, as what it would begin with differs."""
     places = _available(state, version)

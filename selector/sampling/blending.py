@@ -196,7 +196,7 @@ def _remainders(
     row_J: np.ndarray,
     remainder_J: np.ndarray,
 ) -> None:
-    """What the units of these rows leave of π · unit, written to `remainder_J`; π as in `_whole_units`."""
+    """What the units of these rows leave of π · unit, written to `remainder_J`; π as in `_fine_units`."""
     for j in range(len(row_J)):
         row = row_J[j]
         gain = (1.0 + credit_N[row]) * np.float64(active_N[row])
