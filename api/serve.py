@@ -5,7 +5,6 @@ before the server starts, in one sentence and not as a traceback.
 """
 
 import errno
-import gc
 import logging
 import socket
 import threading
@@ -21,14 +20,12 @@ from api.db.migrate import upgrade
 from api.db.session import create_database, lock_database, read
 from api.errors import StartRefused
 from api.keys import Key
+from api.process import begin_process
 from api.settings import Settings, is_loopback, shown_url
 from selector.warming import warm_up
 
 BACKLOG = 2_048  # connections that may wait to be accepted
 START_POLL_S = 0.01
-# Objects that may be made before Python looks for cycles, by generation. A report has tens of thousands, none of them
-# in a cycle; at Python's own thresholds a third of its time went into looking through everything the service holds.
-COLLECT_AFTER = (100_000, 20, 100)
 logger = logging.getLogger("midband")
 
 
@@ -42,8 +39,7 @@ class KeysMissing(StartRefused):
 
 def serve(settings: Settings) -> None:
     """Serves until it is told to stop. Raises StartRefused when it cannot start."""
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    gc.set_threshold(*COLLECT_AFTER)
+    begin_process(settings)
     known = prepare_database(settings)
     with listen(settings) as listener:
         logger.info("database %s", shown_url(settings.database_url))

@@ -3,13 +3,13 @@
 Called by the command. Knows no Ray: that is `api.cluster.ray`, imported once everything else is there.
 """
 
-import gc
 import logging
 
 from sqlalchemy import make_url
 
 from api.errors import StartRefused
-from api.serve import COLLECT_AFTER, listen, prepare_database
+from api.process import begin_process
+from api.serve import listen, prepare_database
 from api.settings import Settings, shown_url
 
 logger = logging.getLogger("midband")
@@ -40,9 +40,3 @@ def where_things_run() -> list[str]:
     except ModuleNotFoundError as error:
         raise StartRefused(f"looking at a Ray cluster needs {error.name}: pip install 'midband[ray]'") from error
     return ray.where_things_run()
-
-
-def begin_process(settings: Settings) -> None:
-    """Of any process that serves: its log, and when Python looks for cycles."""
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    gc.set_threshold(*COLLECT_AFTER)

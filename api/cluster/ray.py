@@ -19,9 +19,9 @@ from ray import serve as ray_serve
 from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError
 
 from api.app import create_app
-from api.cluster.command import begin_process
 from api.cluster.forwarding import Answer, Call, Gone, OneName, answer_of
 from api.errors import StartRefused
+from api.process import begin_process
 from api.serve import warming
 from api.settings import Settings, shown_url
 
