@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import InternalError, SQLAlchemyError
 
 from api.db import leases as lease_queries
-from api.db.session import read, write
+from api.db.session import ask, write
 from api.errors import Busy, NotOwner
 
 LEASE_S = 5.0  # a server that is silent for so long has lost its runs
@@ -82,7 +82,7 @@ class Leases:
 
     def confirm(self, run_id: int, run: str, token: int) -> None:
         """Before an answer that no transaction of its own stands behind. Raises NotOwner like `fenced`."""
-        with read(self._database) as connection:
+        with ask(self._database) as connection:
             held = lease_queries.holder(connection, run_id)
             if held is None or held.token != token:
                 raise self._not_owner(connection, run_id, run)

@@ -23,7 +23,7 @@ from api.db import runs as run_queries
 from api.db.columns import PoolColumns
 from api.db.features import read_features
 from api.db.runs import FULL, REWIND, StoredRun, reads_features
-from api.db.session import read, write
+from api.db.session import ask, read, write
 from api.leases import Leases
 from api.turns import Turns
 from api.version import installed_version
@@ -78,7 +78,7 @@ class RunStore:
 
     def pool_revision(self, pool_id: int) -> int:
         """The newest revision of a pool."""
-        with read(self.database) as connection:
+        with ask(self.database) as connection:
             return run_queries.pool_head(connection, pool_id)[1]
 
     def pool(

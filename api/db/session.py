@@ -1,4 +1,5 @@
-"""Opens the database and gives out transactions: `write` for one that changes something, `read` for one that looks.
+"""Opens the database and gives out transactions: `write` for one that changes something, `read` for one that reads
+what belongs together, `ask` for a single query.
 
 Called by `create_app`, the service and the queries, always from worker threads: everything here blocks. It knows the
 two databases' ways of locking and failing, and no table.
@@ -93,6 +94,17 @@ def read(engine: Engine) -> Iterator[Connection]:
             connection = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         with connection.begin():
             yield connection
+
+
+@contextmanager
+def ask(engine: Engine) -> Iterator[Connection]:
+    """For a single query. On PostgreSQL there is no transaction around it, which would be two more round trips."""
+    if engine.dialect.name != "postgresql":
+        with read(engine) as connection:
+            yield connection
+        return
+    with engine.connect() as connection:
+        yield connection.execution_options(isolation_level="AUTOCOMMIT")
 
 
 def sqlite_path(url: URL | str) -> Path | None:

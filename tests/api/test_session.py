@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import DatabaseError, InternalError
 
-from api.db.session import create_database, lock_database, read, sqlite_path, write
+from api.db.session import ask, create_database, lock_database, read, sqlite_path, write
 from api.errors import DatabaseLocked, DatabaseUnusable
 from tests.architecture.fresh import ROOT
 
@@ -81,6 +81,26 @@ def test_a_read_sees_one_state_while_others_write(engine: Engine) -> None:
         thread.join()
         assert connection.execute(count).scalar_one() == before
     assert numbers(engine) == [1]
+
+
+def test_a_single_query_sees_what_was_written_and_leaves_the_connection_as_it_was(engine: Engine) -> None:
+    make_numbers(engine)
+    for n in range(3):
+        add_number(engine, n)
+        with ask(engine) as connection:
+            assert connection.execute(text("SELECT count(*) FROM numbers")).scalar_one() == n + 1
+    with pytest.raises(RuntimeError, match="half way"):
+        fail_after(engine, "DELETE FROM numbers")
+    assert numbers(engine) == [0, 1, 2]
+
+
+def test_a_single_query_begins_no_transaction_on_postgresql(postgres_url: str) -> None:
+    engine = create_database(postgres_url)
+    with ask(engine) as connection, read(engine) as reading:
+        own = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        state = text("SELECT state FROM pg_stat_activity WHERE pid = :pid")
+        assert reading.execute(state, {"pid": own}).scalar_one() == "idle"
+    engine.dispose()
 
 
 def test_many_threads_write_one_after_the_other(engine: Engine) -> None:
