@@ -63,7 +63,7 @@ class Leases:
             values = {"server": self._server, "address": self.address, "lease_s": LEASE_S}
             token = lease_queries.claim(connection, run_id, **values)  # type: ignore[arg-type]
             if token is None:
-                raise self._not_owner(connection, run_id, run)
+                raise self._not_owner(run, lease_queries.holder(connection, run_id))
         return token
 
     @contextmanager
@@ -72,7 +72,7 @@ class Leases:
         if the process was paused inside for as long as a lease: the database has then taken everything back.
         """
         if not lease_queries.fence(connection, run_id, token, lease_s=LEASE_S):
-            raise self._not_owner(connection, run_id, run)
+            raise self._not_owner(run, lease_queries.holder(connection, run_id))
         try:
             yield
         except InternalError as error:
@@ -84,11 +84,10 @@ class Leases:
         """Before an answer that no transaction of its own stands behind. Raises NotOwner like `fenced`."""
         with ask(self._database) as connection:
             held = lease_queries.holder(connection, run_id)
-            if held is None or held.token != token:
-                raise self._not_owner(connection, run_id, run)
+        if held is None or held.token != token:
+            raise self._not_owner(run, held)
 
-    def _not_owner(self, connection: Connection, run_id: int, run: str) -> NotOwner:
-        held = lease_queries.holder(connection, run_id)
+    def _not_owner(self, run: str, held: lease_queries.Holder | None) -> NotOwner:
         if held is None or held.address == self.address:
             return NotOwner(f"run {run!r} is between two owners; send it again")
         return NotOwner(f"run {run!r} belongs to the server at {held.address}; send it there", owner=held.address)

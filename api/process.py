@@ -1,6 +1,6 @@
 """How a process that serves begins: its log, when Python looks for cycles, and where its memory comes from.
 
-Called by `api.serve` and by what serves on Ray, before they start a thread.
+Called by `api.serve` and by what serves on Ray, before they start threads of their own.
 """
 
 import ctypes
@@ -23,7 +23,8 @@ def begin_process(settings: Settings) -> None:
 
 
 def share_heap() -> None:
-    """Has all threads begun from now on take memory from one heap, where the C library is glibc.
+    """Has all threads begun from now on take memory from one heap, where the C library is glibc. Earlier ones, as a
+    worker of Ray has, keep theirs.
 
     By itself it gives each of the first threads one of its own, which that thread then has to fill with pages anew: the
     arrays over a million prompts of the first sixty draws or so cost a third more for that, and the heaps some 180 MiB.

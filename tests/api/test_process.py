@@ -9,15 +9,16 @@ from tests.api.harness import ROOT
 
 # glibc writes a line `<heap nr="..">` for every heap that it has; all threads take memory at one time.
 COUNT = """
-import ctypes, os, sys, threading
+import ctypes, sys, threading
 import numpy as np
-from api.process import share_heap
+from api.process import begin_process
+from api.settings import Settings
 
 library = ctypes.CDLL(None)
 if not hasattr(library, "malloc_info"):
     sys.exit("another C library")
 if sys.argv[1] == "shared":
-    share_heap()
+    begin_process(Settings())
 together = threading.Barrier(8)
 
 def work():
